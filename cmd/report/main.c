@@ -19,6 +19,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -374,6 +375,27 @@ static const struct {
      PAGE | TEXT | FOLLOW | CSV},
 };
 
+/* A page where the name of the output says another kind: an option was
+ * forgotten. Where a kind is asked for, any name will do. */
+static int check_name(const struct options *o, struct gpt_err *err)
+{
+    static const char *const endings[][2] = {
+        {".csv", "--csv"}, {".json", "--json"}, {".jsonl", "--json"},
+        {".txt", "--text"},
+    };
+    const char *dot = o->output ? strrchr(o->output, '.') : NULL;
+
+    for (size_t i = 0; dot && i < GPT_COUNT(endings); i++) {
+        if (strcasecmp(dot, endings[i][0]) != 0)
+            continue;
+        gpt_fail(err, GPT_EUSAGE, "--output: %s would be a page of HTML",
+                 o->output);
+        return gpt_hint(err, "add %s, or give a page a name that ends with "
+                        ".html", endings[i][1]);
+    }
+    return GPT_OK;
+}
+
 static int check_kind(const struct options *o, const struct gpt_args *args,
                       struct gpt_err *err)
 {
@@ -383,6 +405,8 @@ static int check_kind(const struct options *o, const struct gpt_args *args,
                           : o->json ? JSON
                                     : PAGE;
 
+    if (kind == PAGE)
+        GPT_TRY(check_name(o, err));
     for (size_t i = 0; i < GPT_COUNT(limited); i++)
         if (!(limited[i].kinds & kind) &&
             gpt_option_given(args, limited[i].option))

@@ -362,6 +362,31 @@ static void unset_short_names(const struct taking *t)
     }
 }
 
+/* What says the number of query groups by a word, and is no field: one that was
+ * typed is compared with the model's number, any other gives way to it. */
+static int take_heads(const struct taking *t, const struct gpt_config *c)
+{
+    const size_t row = gpt_train_row("attention-head-type");
+    const bool multiquery =
+        gpt_train_choice(gpt_train_heads, t->o->head_type) ==
+        GPT_HEADS_MULTIQUERY;
+
+    if (t->args->origin[row] != GPT_FROM_COMMAND) {
+        gpt_train_unset(t->o, row);
+        t->origin[row] = GPT_FROM_DEFAULT;
+        return GPT_OK;
+    }
+    if (c->num_query_groups == (multiquery ? 1 : c->num_attention_heads))
+        return GPT_OK;
+    gpt_fail(t->err, GPT_EUSAGE,
+             "--use-checkpoint-args: --attention-head-type is %s here, and %s "
+             "has %lld query groups for %lld heads",
+             t->o->head_type, t->dir, (long long)c->num_query_groups,
+             (long long)c->num_attention_heads);
+    return gpt_hint(t->err, "leave --attention-head-type out, or "
+                            "--use-checkpoint-args");
+}
+
 /* The tokenizer comes last: NullTokenizer corrects the size of the vocabulary
  * that the configuration gave. */
 static int take_all(const struct taking *t, const struct gpt_source *source,
@@ -373,6 +398,7 @@ static int take_all(const struct taking *t, const struct gpt_source *source,
     for (const cJSON *i = config->child; i; i = i->next)
         GPT_TRY(take_field(t, i));
     unset_short_names(t);
+    GPT_TRY(take_heads(t, &source->config));
     /* A model of another program does not say how long its samples were: then
      * they are as long as its texts may be. */
     if (length)

@@ -40,11 +40,17 @@ static bool shares_state(const struct gpt_train_plan *p)
                GPT_ZERO_OFF;
 }
 
+/* Half precision alone has a scale. */
+static bool has_scale(const struct gpt_train_plan *p)
+{
+    return p->options->fp16;
+}
+
 /* A fixed scale, of --loss-scale, never grows or shrinks: the options that say
  * how it would are then without effect. */
 static bool scale_adapts(const struct gpt_train_plan *p)
 {
-    return p->options->loss_scale <= 0;
+    return !has_scale(p) || p->options->loss_scale <= 0;
 }
 
 /* What a rate falls to, and when, says nothing of one that does not. */
@@ -254,6 +260,7 @@ static bool has_position_table(const struct gpt_train_plan *p)
 #define NO_FP8 "there is no --fp8-format"
 #define NO_ENDS "that takes --fp8-format and --first-last-layers-bf16"
 #define ONE_REPLICA "there is one data parallel rank"
+#define NO_SCALE "there is no --fp16"
 #define CONSTANT_SCALE "--loss-scale is constant"
 #define CONSTANT_RATE "--lr-decay-style is constant"
 #define NO_FLOOR "this --lr-decay-style falls to --lr-warmup-init"
@@ -294,6 +301,11 @@ static const struct effect rows[] = {
      .reason = ONE_REPLICA},
     {.option = "overlap-param-gather", .works = has_replicas,
      .reason = ONE_REPLICA},
+    /* Several rows for an option: each has its own reason. */
+    {.option = "initial-loss-scale", .works = has_scale, .reason = NO_SCALE},
+    {.option = "min-loss-scale", .works = has_scale, .reason = NO_SCALE},
+    {.option = "loss-scale-window", .works = has_scale, .reason = NO_SCALE},
+    {.option = "hysteresis", .works = has_scale, .reason = NO_SCALE},
     {.option = "initial-loss-scale", .works = scale_adapts,
      .reason = CONSTANT_SCALE},
     {.option = "min-loss-scale", .works = scale_adapts,
@@ -311,8 +323,7 @@ static const struct effect rows[] = {
      .reason = CONSTANT_RATE},
     {.option = "lr-decay-samples", .works = length_counts,
      .reason = CONSTANT_RATE},
-    /* A second row for an option: each has its own reason, and one schedule
-     * cannot be of both kinds. */
+    /* one schedule cannot be of both kinds */
     {.option = "min-lr", .works = has_floor, .reason = NO_FLOOR,
      .of_presets = true},
     {.option = "lr-decay-iters", .works = decays_at_all, .reason = NO_DECAY},

@@ -4,6 +4,8 @@
  * script says. */
 #include "cmd/train/foreign.h"
 
+#define MEGATRON "Megatron-LM"
+#define OLDER "older versions of Megatron-LM"
 #define NEOX "GPT-NeoX"
 #define DEEPSPEED "DeepSpeed"
 #define TRANSFORMERS "Transformers"
@@ -59,8 +61,128 @@
 #define VALIDATED "--eval-iters, in batches of --global-batch-size"
 #define SAME_PRECISION "a validation has the precision of training"
 #define DATA "--data-path, of a data set by gpt-preprocess"
+#define SHARDING                                                               \
+    "--data-parallel-sharding-strategy says what data parallel ranks share"
+#define RESTARTS                                                               \
+    "a launcher starts ranks again, and --load with the same --save resumes"
+#define LOCAL_SAVES                                                            \
+    "--save-interval N --keep-checkpoints 1 keeps the newest alone"
+#define DECODERS "models are decoders"
+#define LATENT                                                                 \
+    "queries share keys and values in groups: --num-query-groups"
+#define NO_STATES "every layer has attention; there are no state space layers"
+#define ONE_SHAPE "all layers have one shape"
+#define NEXT_TOKEN "the model predicts the next token alone"
+#define OPTIMIZERS "--optimizer is adam, sgd or muon"
+#define FEW_BITS "--fp8-format has the fewest bits that there are"
+#define AS_IT_IS "documents are trained on as they are"
+#define LOCAL_FILES "data sets and checkpoints are files of this machine"
 
 const struct gpt_foreign_option gpt_train_hints[] = {
+    /* what is in Megatron-LM and not here; its names without effect, and those
+     * that one sentence of foreign.c answers, are there */
+    HINT("moe-*", MEGATRON, DENSE),
+    HINT("overlap-moe-expert-parallel-comm", MEGATRON, DENSE),
+    HINT("use-fused-weighted-squared-relu", MEGATRON, DENSE),
+    HINT("mamba-*", MEGATRON, NO_STATES),
+    HINT("hybrid-*", MEGATRON, NO_STATES),
+    HINT("is-hybrid-model", MEGATRON, NO_STATES),
+    HINT("disable-mamba-mem-eff-path", MEGATRON, NO_STATES),
+    HINT("linear-attention-*", MEGATRON, NO_STATES),
+    HINT("experimental-attention-variant", MEGATRON, NO_STATES),
+    HINT("heterogeneous-layers-*", MEGATRON, ONE_SHAPE),
+    HINT("q-lora-rank", MEGATRON, LATENT),
+    HINT("kv-lora-rank", MEGATRON, LATENT),
+    HINT("qk-head-dim", MEGATRON, LATENT),
+    HINT("qk-pos-emb-head-dim", MEGATRON, LATENT),
+    HINT("v-head-dim", MEGATRON, LATENT),
+    HINT("cache-mla-latents", MEGATRON, LATENT),
+    HINT("mscale", MEGATRON, "--rotary-attention-factor, with yarn"),
+    HINT("mscale-all-dim", MEGATRON, "--rotary-attention-factor, with yarn"),
+    HINT("mtp-*", MEGATRON, NEXT_TOKEN),
+    HINT("fim-*", MEGATRON, AS_IT_IS),
+    HINT("mask-prob", MEGATRON, NEXT_TOKEN),
+    HINT("short-seq-prob", MEGATRON, NEXT_TOKEN),
+    HINT("bert-*", MEGATRON, NEXT_TOKEN),
+    HINT("decoder-num-layers", MEGATRON, "--num-layers; " DECODERS),
+    HINT("pipeline-model-parallel-split-rank", OLDER,
+         "--pipeline-model-parallel-size; " DECODERS),
+    HINT("relative-attention-*", MEGATRON, POSITIONS),
+    HINT("mrope-section", MEGATRON, POSITIONS),
+    HINT("attention-output-gate", MEGATRON,
+         "what attention gives has no gate"),
+    HINT("qk-clip*", MEGATRON, "--clip-qkv X keeps elements from -X to X"),
+    HINT("qk-l2-norm", MEGATRON, "--qk-layernorm --no-norm-weight"),
+    HINT("activation-func-clamp-value", MEGATRON,
+         "activations are not limited"),
+    HINT("fp4-*", MEGATRON, FEW_BITS),
+    HINT("reuse-grad-buf-for-mxfp8-param-ag", MEGATRON,
+         "--fp8-recipe tensorwise scales by the tensor at hand"),
+    HINT("te-precision-config-file", MEGATRON,
+         "--num-layers-at-start-in-bf16 and --num-layers-at-end-in-bf16 leave "
+         "layers out of --fp8-format"),
+    HINT("kitchen-*", MEGATRON,
+         "--fp8-format rounds; there is no choice for each layer"),
+    HINT("cpu-offloading*", MEGATRON, RECOMPUTE),
+    HINT("fine-grained-*", MEGATRON, RECOMPUTE),
+    HINT("offload-modules", MEGATRON, RECOMPUTE),
+    HINT("dsa-*", MEGATRON, WINDOW),
+    HINT("softmax-scale", MEGATRON,
+         "--query-pre-attn-scalar X divides by its root"),
+    HINT("yarn-*", MEGATRON,
+         "--rotary-scaling-type yarn, with --rotary-beta-fast, "
+         "--rotary-beta-slow and --rotary-original-positions"),
+    HINT("mup-*", MEGATRON,
+         "rates and initial weights do not follow from the width"),
+    HINT("soap-*", MEGATRON, OPTIMIZERS),
+    HINT("lion-*", MEGATRON, OPTIMIZERS),
+    HINT("adaptive-muon-*", MEGATRON, OPTIMIZERS),
+    HINT("start-eval-at-iter", MEGATRON, WHEN_EVALUATED),
+    HINT("override-ckpt-iteration", MEGATRON,
+         "--load DIR/iter_0000100 resumes from step 100, --finetune begins at "
+         "step 0"),
+    HINT("logits-*", MEGATRON, "a run trains on its data alone"),
+    HINT("megatron-fsdp-*", MEGATRON, SHARDING),
+    HINT("fsdp-*", MEGATRON, SHARDING),
+    HINT("torch-fsdp2-*", MEGATRON, SHARDING),
+    HINT("outer-dp-sharding-strategy", MEGATRON, SHARDING),
+    HINT("enable-full-sharding-in-hsdp", MEGATRON, SHARDING),
+    HINT("no-strict-fsdp-dtensor-load", MEGATRON, SHARDING),
+    HINT("hierarchical-context-parallel-sizes", MEGATRON,
+         "--tensor-model-parallel-size and --sequence-parallel cut layers and "
+         "sequences"),
+    HINT("fake-process-group", MEGATRON,
+         "--dry-run --world-size N plans for ranks that are not started"),
+    HINT("inprocess-*", MEGATRON, RESTARTS),
+    HINT("replication*", MEGATRON, RESTARTS),
+    HINT("non-persistent-*", MEGATRON, LOCAL_SAVES),
+    HINT("ckpt-convert-*", MEGATRON, "gpt-reshape converts checkpoints"),
+    HINT("distributed-timeout-seconds-after-init", MEGATRON,
+         "--distributed-step-timeout-minutes M, in minutes"),
+    HINT("no-use-tokenizer-model-from-checkpoint-args", MEGATRON,
+         "--use-checkpoint-args takes the tokenizer, too: without it the "
+         "options say both"),
+    HINT("iterations-to-skip", MEGATRON,
+         "no step is left out by its number; --max-nan-iterations skips steps "
+         "that are not finite"),
+    HINT("no-weight-decay-cond-type", MEGATRON,
+         "matrices have weight decay, biases and norms have none"),
+    HINT("full-validation", MEGATRON,
+         "--eval-iters N is as many batches as the validation set has"),
+    HINT("phase-transition-iterations", MEGATRON,
+         "--data-stages FILE says from which sample on data change"),
+    HINT("allow-ambiguous-pad-tokens", MEGATRON,
+         "--pad-token-id says which token is padding"),
+    HINT("object-storage-cache-path", MEGATRON, LOCAL_FILES),
+    HINT("s3-cache-path", OLDER, LOCAL_FILES),
+    HINT("sample-rate", MEGATRON, AS_IT_IS),
+    HINT("tokenizer-metadata", MEGATRON, TOKENIZER),
+    HINT("tokenizer-hf-use-fast", MEGATRON, TOKENIZER),
+    HINT("tokenizer-sentencepiece-legacy", MEGATRON, TOKENIZER),
+    HINT("tiktoken-special-tokens", OLDER, "--tokenizer-special-tokens"),
+    HINT("sft-*", MEGATRON,
+         "--document-samples makes a sample of each document"),
+
     /* GPT-NeoX, whose configuration has keys of DeepSpeed in it */
     HINT("pipe-parallel-size", NEOX,
          "--pipeline-model-parallel-size; for 0 write 1"),
@@ -265,7 +387,6 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("logging-first-step", TRANSFORMERS, WHEN_LOGGED),
     HINT("logging-dir", TRANSFORMERS, CURVES),
     HINT("run-name", TRANSFORMERS, CURVES),
-    HINT("log-level", TRANSFORMERS, "--quiet and --verbose say how much"),
     HINT("disable-tqdm", TRANSFORMERS, "--progress never"),
     HINT("push-to-hub", TRANSFORMERS, HUB),
     HINT("hub-model-id", TRANSFORMERS, HUB),

@@ -194,15 +194,16 @@ static int check_loss(struct gpt_run *r, const struct gpt_step *step,
 
 /* A signal to any rank counts, the time limit is rank 0's. Clocks of ranks
  * differ, and any rank that asks stops all of them: one clock is enough. */
-static void ask_to_stop(void *context, bool *stop, bool *save_now)
+static void ask_to_stop(void *context, struct gpt_step *step)
 {
     const struct gpt_run *r = context;
     const double minutes = (gpt_now() - r->started) / 60;
     const double limit = r->o->exit_duration_mins;
 
-    *stop = gpt_signals_stop() ||
-            (limit > 0 && minutes > limit && r->plan.topology.rank == 0);
-    *save_now = gpt_signals_take_save();
+    step->signal = gpt_signals_stop();
+    step->stop = step->signal ||
+                 (limit > 0 && minutes > limit && r->plan.topology.rank == 0);
+    step->save = gpt_signals_take_save();
 }
 
 /* Says which data a step reads that are others than those of the step before:
@@ -297,21 +298,22 @@ static bool due(int64_t iteration, int64_t n)
     return n > 0 && iteration % n == 0;
 }
 
-/* A rank knows its own reasons only: without any it was another rank that
- * asked. All ranks learn of it in the step's sums. */
-static void log_stop(const struct gpt_run *r)
+/* A signal to any rank stops the run, and each rank ends as if it had received
+ * that itself: the ranks of another machine are not over with status 0 while
+ * the run is not. */
+static void log_stop(const struct gpt_run *r, const struct gpt_step *step)
 {
-    const int signal = gpt_signals_stop();
-
-    if (signal)
+    if (gpt_signals_stop())
         gpt_log_line("exiting program after receiving %s.",
-                     gpt_signal_name(signal));
-    else if (r->o->exit_duration_mins > 0 &&
-             gpt_now() - r->started > 60 * r->o->exit_duration_mins)
+                     gpt_signal_name(gpt_signals_stop()));
+    else if (step->signal)
+        gpt_log_line("exiting program after another rank received %s.",
+                     gpt_signal_name(step->signal));
+    else
         gpt_log_line("exiting program after %.1f minutes",
                      (gpt_now() - r->started) / 60);
-    else
-        gpt_log_line("exiting program after another rank received a signal.");
+    if (step->signal)
+        gpt_signals_adopt(step->signal);
 }
 
 /* After a step: *stop when the run is to end now. Every condition is the same
@@ -342,7 +344,7 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
      * evaluation. */
     if (step->stop) {
         GPT_TRY(save(r, err));
-        log_stop(r);
+        log_stop(r, step);
         return GPT_OK;
     }
     if (end)

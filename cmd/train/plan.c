@@ -50,10 +50,6 @@ static int plan_precision(struct gpt_train_plan *p,
                           const struct gpt_train_options *o,
                           const struct gpt_args *args, struct gpt_err *err)
 {
-    static const char *const of_fp16[] = {
-        "loss-scale",        "initial-loss-scale", "min-loss-scale",
-        "loss-scale-window", "hysteresis",
-    };
     struct gpt_loss_scale_options *scale = &p->replica.loss_scale;
 
     if (o->bf16 && o->fp16)
@@ -64,9 +60,9 @@ static int plan_precision(struct gpt_train_plan *p,
                         "--tf32 and --%s exclude each other: TF32 is for "
                         "products of float", o->bf16 ? "bf16" : "fp16");
     p->replica.exec.act = o->bf16 ? GPT_BF16 : o->fp16 ? GPT_F16 : GPT_F32;
-    for (size_t i = 0; i < GPT_COUNT(of_fp16) && !o->fp16; i++)
-        if (gpt_option_given(args, of_fp16[i]))
-            return gpt_fail(err, GPT_EUSAGE, "--%s needs --fp16", of_fp16[i]);
+    /* how a scale would adapt is said by scripts of either type: effects.c */
+    if (!o->fp16 && gpt_option_given(args, "loss-scale"))
+        return gpt_fail(err, GPT_EUSAGE, "--loss-scale needs --fp16");
     /* half precision alone needs a scale: small gradients would be zero. A
      * constant one is given by --loss-scale, else the scale adapts */
     if (!o->fp16)

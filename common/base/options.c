@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "base/options_internal.h"
 #include "base/signals.h"
+#include "base/variables.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -108,22 +109,9 @@ bool gpt_wants_color(const char *when, int fd)
 static int choose_level(const struct gpt_common_options *common,
                         enum gpt_log_level *level, struct gpt_err *err)
 {
-    static const char *const names[] = {"error", "warning", "info", "debug"};
-    const char *text = getenv("GPT_LOG");
-
-    *level = GPT_LOG_INFO;
-    if (text && *text) {
-        size_t i = 0;
-
-        while (i < GPT_COUNT(names) && strcmp(text, names[i]) != 0)
-            i++;
-        if (i == GPT_COUNT(names))
-            return gpt_fail(err, GPT_EUSAGE,
-                            "GPT_LOG: '%s' is not one of error, warning, "
-                            "info, debug",
-                            text);
-        *level = (enum gpt_log_level)i;
-    }
+    GPT_TRY(gpt_variables_check(err));
+    const int word = gpt_variable_word("GPT_LOG");
+    *level = word < 0 ? GPT_LOG_INFO : (enum gpt_log_level)word;
     if (common->quiet)
         *level = GPT_LOG_WARNING;
     if (common->verbose)

@@ -129,7 +129,8 @@ enum gpt_origin {
 /* An option by the name that another program gives it, so that the command
  * lines of users run as they are, or say what to change. */
 struct gpt_foreign_option {
-    const char *name;   /* with '-' for '_', without "--" */
+    const char *name;   /* with '-' for '_', without "--"; among hints "moe-*"
+                         * is of all names that begin with "moe-" */
     const char *source; /* whose name it is: "accelerate" */
     const char *means;  /* options of this program that it stands for, with '%'
                          * in place of its value; NULL: there are none */

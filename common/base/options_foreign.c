@@ -15,6 +15,23 @@
 /* So many names without effect have a line each. */
 enum { FEW_SKIPPED = 3 };
 
+/* A row whose name ends with '*' is of every name that begins so: other
+ * programs have families of options about what is not here. */
+static bool is_in_family(const struct gpt_foreign_option *f, const char *name,
+                         size_t len)
+{
+    char stem[40];
+    const size_t n = strlen(f->name) - 1;
+
+    if (f->name[n] != '*' || len < n)
+        return false;
+    assert(n < sizeof(stem));
+    memcpy(stem, f->name, n);
+    stem[n] = '\0';
+    return gpt_opt_same_name(stem, name, n);
+}
+
+/* A name that has a row of its own is not answered by that of its family. */
 const struct gpt_foreign_option *
 gpt_opt_find_foreign(const struct gpt_program *program, const char *name,
                      size_t len)
@@ -24,6 +41,9 @@ gpt_opt_find_foreign(const struct gpt_program *program, const char *name,
             return &program->foreign[i];
     for (size_t i = 0; i < program->n_hints; i++)
         if (gpt_opt_same_name(program->hints[i].name, name, len))
+            return &program->hints[i];
+    for (size_t i = 0; i < program->n_hints; i++)
+        if (is_in_family(&program->hints[i], name, len))
             return &program->hints[i];
     return NULL;
 }

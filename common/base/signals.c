@@ -80,12 +80,13 @@ static void catch_signal(int sig, void (*handler)(int))
     sigaction(sig, &action, NULL);
 }
 
+const int gpt_stop_signals[GPT_STOP_SIGNALS] = {SIGTERM, SIGINT, SIGHUP,
+                                                 SIGXCPU, SIGUSR2};
+
 void gpt_signals_setup(void)
 {
-    static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR2};
-
-    for (size_t i = 0; i < GPT_COUNT(stops); i++)
-        catch_signal(stops[i], on_stop);
+    for (size_t i = 0; i < GPT_STOP_SIGNALS; i++)
+        catch_signal(gpt_stop_signals[i], on_stop);
     catch_signal(SIGUSR1, on_save);
     catch_signal(SIGPIPE, on_broken_pipe);
     signal(SIGXFSZ, SIG_IGN); /* the write fails with EFBIG and says so */
@@ -113,6 +114,12 @@ void gpt_signals_for_child(void)
 int gpt_signals_stop(void)
 {
     return stop_signal;
+}
+
+void gpt_signals_adopt(int sig)
+{
+    if (!stop_signal)
+        stop_signal = sig;
 }
 
 int gpt_signals_check(struct gpt_err *err)

@@ -9,8 +9,14 @@
 #include "base/status.h"
 
 void gpt_signals_setup(void);
+/* The signals that ask to stop. */
+enum { GPT_STOP_SIGNALS = 5 };
+extern const int gpt_stop_signals[GPT_STOP_SIGNALS];
 /* The signal that asked to stop, or 0. */
 int gpt_signals_stop(void);
+/* From now on as if this process had received it: it ends for that reason. One
+ * that it did receive stays. */
+void gpt_signals_adopt(int sig);
 /* GPT_EFAIL with its name, or GPT_OK: for loops that end by a failure. */
 int gpt_signals_check(struct gpt_err *err) GPT_MUST_USE;
 /* True once for every SIGUSR1 (several before the call count as one). */

@@ -41,6 +41,9 @@ int gpt_fail_errno(struct gpt_err *err, int status, const char *fmt, ...)
     char reason[128];
     va_list args;
 
+    /* The file has nothing to do with it. */
+    if (status == GPT_EIO && error == ENOMEM)
+        status = GPT_EFAIL;
     if (!err)
         return status;
     va_start(args, fmt);

@@ -50,7 +50,8 @@ struct gpt_err {
 int gpt_fail(struct gpt_err *err, int status, const char *fmt, ...)
     GPT_PRINTF(3, 4);
 
-/* The same, followed by ": " and the text of errno as it stood on entry. */
+/* The same, followed by ": " and the text of errno as it stood on entry. Where
+ * the system lacks memory for a file, GPT_EIO becomes GPT_EFAIL. */
 int gpt_fail_errno(struct gpt_err *err, int status, const char *fmt, ...)
     GPT_PRINTF(3, 4);
 

@@ -10,6 +10,7 @@
 #include "data/blend_order.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -97,15 +98,42 @@ void gpt_blend_parts_free(struct gpt_blend_parts *parts)
     memset(parts, 0, sizeof(*parts));
 }
 
-/* Whatever is between runs of digits and dots separates the numbers: Megatron
- * takes "949,50,1" and "949/50/1" alike. The edges are sums from the left of
- * normalized shares, in this order; edge[3] may miss 1 by the last bit. */
+/* Megatron takes any text between two numbers as what separates them, so that
+ * -1 is 1 there, and 1e3 is two shares. What could be a part of a number or of
+ * a word is a slip here, and so is a comma without a number on both sides. */
+static int check_separators(const char *text, struct gpt_err *err)
+{
+    bool number = false;
+
+    for (const char *p = text; *p; p++) {
+        if (isalpha((unsigned char)*p) || *p == '-' || *p == '+')
+            return gpt_fail(err, GPT_EUSAGE,
+                            "split '%s' has '%c', where a share is a number "
+                            "such as 969 or 0.3", text, *p);
+        if (isdigit((unsigned char)*p) || *p == '.')
+            number = true;
+        else if ((*p == ',' || *p == '/') && !number)
+            break;
+        else if (*p == ',' || *p == '/')
+            number = false;
+    }
+    return number ? GPT_OK
+                  : gpt_fail(err, GPT_EUSAGE,
+                             "split '%s' lacks a number beside a comma, or has "
+                             "none", text);
+}
+
+/* Whatever else is between runs of digits and dots separates the numbers:
+ * Megatron takes "949,50,1" and "949/50/1" alike. The edges are sums from the
+ * left of normalized shares, in this order; edge[3] may miss 1 by the last
+ * bit. */
 int gpt_split_parse(double edge[4], const char *text, struct gpt_err *err)
 {
     static const char digits[] = ".0123456789";
     double share[3] = {0, 0, 0};
     int n = 0;
 
+    GPT_TRY(check_separators(text, err));
     for (const char *p = text + strcspn(text, digits); *p;) {
         char word[64];
         size_t len = strspn(p, digits);

@@ -20,8 +20,8 @@ int gpt_blend_parse(struct gpt_blend_parts *parts, const char *const *args,
 void gpt_blend_parts_free(struct gpt_blend_parts *parts);
 
 /* The three shares of a split "949,50,1" as fractions: split i covers
- * [edge[i], edge[i + 1]). GPT_EUSAGE when it has no positive number or more
- * than three. */
+ * [edge[i], edge[i + 1]). GPT_EUSAGE when it has no positive number, more
+ * than three, or what is no number. */
 int gpt_split_parse(double edge[4], const char *text, struct gpt_err *err)
     GPT_MUST_USE;
 

@@ -15,6 +15,7 @@
 #include "train/step.h"
 
 #include "base/clock.h"
+#include "base/signals.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,7 +27,8 @@ enum sum {
     ROWS,
     STOP,
     SAVE,
-    WAIT_PIPELINE,
+    SIGNALS, /* ranks that have received each of gpt_stop_signals */
+    WAIT_PIPELINE = SIGNALS + GPT_STOP_SIGNALS,
     WAIT_GRADIENTS,
     WAIT_TENSOR,
     WAIT_WEIGHTS,
@@ -248,9 +250,11 @@ static void own_state(struct gpt_replica *r, struct gpt_step *step,
     t->tensor.waited = tensor.waited - t->tensor.waited;
     t->gathering = gpt_gatherer_times(r->gatherer);
     if (step->ask)
-        step->ask(step->context, &step->stop, &step->save);
+        step->ask(step->context, step);
     sums[STOP] = step->stop;
     sums[SAVE] = step->save;
+    for (int i = 0; i < GPT_STOP_SIGNALS; i++)
+        sums[SIGNALS + i] = step->signal == gpt_stop_signals[i];
     sums[WAIT_PIPELINE] = t->waiting;
     sums[WAIT_GRADIENTS] = t->exposed;
     sums[WAIT_TENSOR] = t->tensor.waited;
@@ -274,6 +278,15 @@ static double row_share(const struct gpt_replica *r,
     return r->o.per_token_loss && unmasked > 0 ? unmasked / (double)rows : 1;
 }
 
+/* Where ranks have received several, all take the same one. */
+static int first_signal(const double *sums)
+{
+    for (int i = 0; i < GPT_STOP_SIGNALS; i++)
+        if (sums[SIGNALS + i] > 0)
+            return gpt_stop_signals[i];
+    return 0;
+}
+
 /* The results of the step from the sums of all ranks. */
 static void take_results(const struct gpt_replica *r, struct gpt_step *step,
                          const double *sums)
@@ -287,6 +300,7 @@ static void take_results(const struct gpt_replica *r, struct gpt_step *step,
     step->noise_big = sums[NOISE_BIG] / divisor / divisor;
     step->stop = sums[STOP] > 0;
     step->save = sums[SAVE] > 0;
+    step->signal = first_signal(sums);
     step->waits = (struct gpt_step_waits){
         .pipeline = mean(r, sums[WAIT_PIPELINE]),
         .gradients = mean(r, sums[WAIT_GRADIENTS]),

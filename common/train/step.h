@@ -43,12 +43,15 @@ struct gpt_step_ranks {
 struct gpt_step {
     int64_t micro_batches; /* of this rank */
     struct gpt_rates rates;
-    /* Called when backward is over: sets whether this rank wants to stop, or to
-     * save. May be NULL. After the step `stop` and `save` are true on all ranks
-     * if any rank wants it, so that all do it after the same step. */
-    void (*ask)(void *context, bool *stop, bool *save);
+    /* Called when backward is over: sets whether this rank wants to stop, and
+     * the signal by which it was asked to, or to save. May be NULL. After the
+     * step `stop` and `save` are true on all ranks if any rank wants it, so
+     * that all do it after the same step, and `signal` is one that a rank has
+     * received, or 0: the run was stopped by it, whatever the rank. */
+    void (*ask)(void *context, struct gpt_step *step);
     void *context; /* of ask */
     bool stop, save;
+    int signal;
     /* results */
     double loss;      /* sum of losses / sum of unmasked tokens of the batch */
     double grad_norm; /* before clipping */

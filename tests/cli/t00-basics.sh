@@ -78,8 +78,14 @@ for source in "$top"/cmd/*/main.c; do
     expect 2 "$p refuses an unknown name in a file" "$p" --config ./bad.conf
     err_has 'bad.conf:1: unknown option'
     expect 4 "$p misses a configuration file" "$p" --config ./missing.conf
-    expect 2 "$p refuses a wrong GPT_LOG" env GPT_LOG=loud "$p" --print-config
-    err_has 'GPT_LOG'
+    for variable in GPT_LOG GPT_CPU_MATMUL GPT_CUDA_FLASH GPT_CUDA_SYNC \
+        GPT_CUDA_TUNE; do
+        expect 2 "$p refuses a wrong $variable" \
+            env "$variable=loud" "$p" --print-config
+        err_has "$variable: 'loud' is not "
+        expect 0 "$p takes an empty one as unset" \
+            env "$variable=" "$p" --print-config
+    done
     expect 2 "$p refuses a wrong GPT_THREADS" \
         env GPT_THREADS=-1 "$p" --print-config
     err_has 'GPT_THREADS'

@@ -50,6 +50,11 @@ err_has "unknown options '--num-experts', '--moe-router-topk', '--fp8-margin', '
 err_has '--num-experts: the feed-forward layers are dense here'
 check 'a hint that two share is there once' \
     test "$(grep -o 'no delayed scaling' err | wc -l)" = 1
+expect 2 'names of a family' train --lr 1 --moe-router-pre-softmax \
+    --moe-layer-freq 2 --mtp-loss-scaling-factor 0.1
+err_has "unknown options '--moe-router-pre-softmax', '--moe-layer-freq', '--mtp-"
+err_has '--moe-router-pre-softmax: the feed-forward layers are dense here'
+err_has '--mtp-loss-scaling-factor: the model predicts the next token alone'
 expect 2 'values that are refused, too' train --main-grads-dtype bf16 \
     --exp-avg-dtype=fp16 --exp-avg-sq-dtype fp32 --num-experts 8
 err_has "unknown options '--main-grads-dtype bf16', '--exp-avg-dtype fp16', '--num-experts'"

@@ -176,6 +176,11 @@ for typed in '--hidden-size 32' '--num-layers 3' '--tokenizer-type NullTokenizer
     err_has "--use-checkpoint-args: ${typed%% *} is"
 done
 # shellcheck disable=SC2086 # word lists
+expect 2 'refuses one group for all heads' gpt-train $run --train-iters 12 \
+    --load short --use-checkpoint-args --attention-head-type multiquery
+err_has '--attention-head-type is multiquery here, and short/iter_'
+err_has 'has 2 query groups for 2 heads'
+# shellcheck disable=SC2086 # word lists
 expect 0 'a preset gives way' gpt-train --config gpt2-tiny $run \
     --train-iters 0 --load short --use-checkpoint-args
 # shellcheck disable=SC2086 # word lists

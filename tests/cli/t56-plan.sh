@@ -207,6 +207,9 @@ err_has 'exclude each other'
 expect 2 'a loss scale without half precision' gpt-train --vocab-size 10 \
     --dry-run --bf16 --loss-scale 128
 err_has '--loss-scale needs --fp16'
+expect 0 'nor how it would adapt, which scripts say of any type' gpt-train \
+    --vocab-size 10 --dry-run --bf16 --initial-loss-scale 65536 --hysteresis 2
+err_has 'without effect here: --initial-loss-scale, --hysteresis (there is no --fp16)'
 expect 2 'a loss scale below its minimum' gpt-train --vocab-size 10 \
     --dry-run --fp16 --initial-loss-scale 4 --min-loss-scale 8
 err_has '--min-loss-scale 8'

@@ -194,6 +194,12 @@ err_has 'can be read once'
 expect 2 'two kinds' gpt-report run --csv --json
 err_has '--text, --follow, --csv and --json exclude each other'
 err_has 'give one of them'
+for name in x.csv x.CSV x.jsonl x.txt; do
+    expect 2 "a page called $name" gpt-report run --output "$name"
+    err_has "--output: $name would be a page of HTML"
+    check 'which is not written' test ! -e "$name"
+done
+expect 0 'a table called as one likes' gpt-report run --csv -o table.txt
 refused() { # reason, options...
     why=$1
     shift

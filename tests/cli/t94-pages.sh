@@ -78,8 +78,8 @@ done <rows
 
 # ---- the environment: what programs read, but what is for tests ----
 # shellcheck disable=SC2086
-cat $sources | grep -o 'getenv("GPT_[A-Z_]*")' | tr -d '()"' |
-    sed 's/^getenv//' | grep -v '^GPT_FAULT$\|^GPT_CUDA_EMU_\|^GPT_CUDA_PTX$' | sort -u >are_read
+cat $sources | grep -o 'getenv("GPT_[A-Z_]*")\|{"GPT_[A-Z_]*", {' |
+    tr -dc 'A-Z_\n' | grep -v '^GPT_FAULT$\|^GPT_CUDA_EMU_\|^GPT_CUDA_PTX$' | sort -u >are_read
 sed -n 's/^\.It Ev \(.*\)/\1/p' "$top/man/gpt.7" | tr ' ,' '\n\n' |
     grep '^GPT_' | sort -u >named
 check 'gpt(7) names the variables that programs read' diff are_read named

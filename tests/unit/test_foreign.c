@@ -12,7 +12,8 @@
 /* One of these is a value for every option that a name is translated into. */
 static const char *const values[] = {"1", "0.5", "linear", "uniform", "true",
                                      "single", "True", "fp32",
-                                     "core_attn", "SIGTERM", NULL};
+                                     "core_attn", "SIGTERM", "0", "0.0",
+                                     "rope", "vanilla", NULL};
 
 static int parse(const struct gpt_program *p, char **argv, int argc,
                  struct gpt_err *err)
@@ -107,6 +108,12 @@ int main(void)
                    strstr(err.hint, train.foreign[i].answer),
                "%s 2 is refused", word);
         }
+    ok(parse_name(&train, "MoE_Router_Dtype", false, &err) == GPT_EUSAGE &&
+           strstr(err.hint, "without experts"),
+       "a name of a family has its answer: %s", err.hint);
+    ok(parse_name(&train, "moe", false, &err) == GPT_EUSAGE &&
+           !strstr(err.hint, "without experts"),
+       "what is shorter than the family is not of it: %s", err.hint);
     ok(parse_name(&train, "DDP_IMPL", false, &err) == GPT_OK,
        "'_' is '-', and case does not matter");
     return tap_done();

@@ -15,6 +15,7 @@
 #include "train/texts.h"
 #include "cmd/train/estimate.h"
 
+#include <signal.h>
 #include <sys/mman.h>
 
 enum { LAYERS = 4, T = 16, B = 2, BATCH = 4, STEPS = 10, MOST_RANKS = 8,
@@ -143,12 +144,12 @@ struct asked {
 };
 
 /* Rank 0 would stop after step 6. */
-static void ask(void *context, bool *stop, bool *save)
+static void ask(void *context, struct gpt_step *step)
 {
     const struct asked *a = context;
 
-    *stop = a->step == 6 && a->rank == 0;
-    *save = false;
+    step->stop = a->step == 6 && a->rank == 0;
+    step->signal = step->stop ? SIGUSR2 : 0;
 }
 
 /* Host memory that a communicator holds now. */
@@ -181,7 +182,7 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
         };
 
         GPT_TRY(trainer_step(t, i, &step, err));
-        if (step.stop != (i == 6))
+        if (step.stop != (i == 6) || step.signal != (i == 6 ? SIGUSR2 : 0))
             return gpt_fail(err, GPT_EFAIL, "not all ranks would stop");
         f->loss[i] = step.loss;
         f->norm[i] = step.grad_norm;

@@ -32,6 +32,10 @@ int main(void)
     is_str(err.text, "cannot write 'x': No space left on device",
            "and adds the reason");
     is_int(errno, ENOSPC, "errno survives");
+    errno = ENOMEM;
+    is_int(gpt_fail_errno(&err, GPT_EIO, "cannot map 'x'"), GPT_EFAIL,
+           "a lack of memory is no failure of the file");
+    is_int(err.status, GPT_EFAIL, "nor in the error");
 
     char longer[2000];
     memset(longer, 'y', sizeof(longer) - 1);
