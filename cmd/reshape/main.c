@@ -448,8 +448,28 @@ static int check_command(const struct command *c, const struct gpt_args *args,
     return GPT_OK;
 }
 
-/* A word is a command. Directories that stand alone were meant for options, as
- * other converters take them: the hint has them in their places. */
+/* Paths that stand alone were meant for options, as other converters take them:
+ * the hint has them in their places. */
+static int unknown_command(const char *word, struct gpt_err *err)
+{
+    const char *names[GPT_COUNT(commands)], *near;
+
+    for (size_t i = 0; i < GPT_COUNT(commands); i++)
+        names[i] = commands[i].name;
+    gpt_fail(err, GPT_EUSAGE,
+             "unknown command '%.100s', there are inspect, globals, plan, "
+             "convert, verify and diff", word);
+    if (gpt_path_exists(word))
+        return gpt_hint(err,
+                        "to convert: --load-path %.100s --save-path TO; to "
+                        "look: gpt-reshape inspect %.100s", word, word);
+    near = gpt_did_you_mean(word, names, GPT_COUNT(names));
+    return near ? gpt_hint(err, "did you mean '%s'?", near)
+                : gpt_hint(err, "to look: gpt-reshape inspect PATH; to "
+                                "convert: gpt-reshape convert FROM TO");
+}
+
+/* A word is a command. */
 static int run_command(const struct options *o, const struct gpt_args *args,
                        struct gpt_err *err)
 {
@@ -471,16 +491,7 @@ static int run_command(const struct options *o, const struct gpt_args *args,
                  c->most == 1 ? "a PATH" : "two paths");
         return gpt_hint(err, "gpt-reshape %s", c->usage);
     }
-    gpt_fail(err, GPT_EUSAGE,
-             "unknown command '%s', there are inspect, globals, plan, convert, "
-             "verify and diff", word);
-    return gpt_path_is_dir(word)
-               ? gpt_hint(err,
-                          "to convert: --load-path %.100s --save-path DIR; to "
-                          "look: gpt-reshape inspect %.100s",
-                          word, word)
-               : gpt_hint(err, "to look: gpt-reshape inspect DIR; to "
-                               "convert, give no command");
+    return unknown_command(word, err);
 }
 
 static int run_reshape(const void *options, const struct gpt_args *args,
