@@ -156,6 +156,9 @@ expect 0 'neither' gpt-preprocess --input a.jsonl --output-prefix no $bytes \
 check 'two files' [ "$(echo no_*)" = 'no_text_document.bin no_text_document.idx' ]
 expect 4 'no sources' gpt-dataset cat no_text_document --sources
 err_has "'no_text_document.sources'"
+err_has 'gpt-preprocess --sources writes it'
+expect 4 'a letter too few' gpt-dataset info ./no_text_documen
+err_has 'did you mean ./no_text_document?'
 expect 7 'a JSON that exists' sh -c "echo {} >no2_text_document.json
     exec gpt-preprocess --input a.jsonl --output-prefix no2 $bytes \
     --on-error skip"
