@@ -152,6 +152,9 @@ fi
 expect 0 'keeps two checkpoints' train --save keep --save-interval 5 \
     --keep-checkpoints 2
 check 'and no more' test "$(find keep -name 'iter_*' | wc -l)" = 2
+expect 0 'fewer when it resumes' train --save keep --load keep \
+    --keep-checkpoints 1
+check 'without a save' test "$(echo keep/iter_*)" = keep/iter_0000030
 expect 0 'saves without optimizer' train --save light --exit-interval 10 \
     --no-save-optim
 check 'which is smaller' test ! -e \
