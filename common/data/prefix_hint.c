@@ -95,7 +95,8 @@ static void hint_at_near(const char *prefix, struct gpt_err *err)
                                 list_sets(dir, &arena, names));
         closedir(dir);
     }
-    if (near)
+    /* the set itself is there when it cannot be opened */
+    if (near && strcmp(near, slash ? slash + 1 : prefix) != 0)
         gpt_hint(err, "did you mean %.*s%s?",
                  slash ? (int)(slash + 1 - prefix) : 0, prefix, near);
     gpt_arena_free(&arena);
