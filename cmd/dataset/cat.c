@@ -185,6 +185,17 @@ static int put_documents(struct dump *d, struct gpt_err *err)
 
 /* ---- the command ---- */
 
+static int open_sources(struct gpt_sources **sources, const char *prefix,
+                        int64_t n, struct gpt_err *err)
+{
+    int status = gpt_sources_open(sources, prefix, n, err);
+
+    if (status == GPT_EIO)
+        gpt_hint(err, "gpt-preprocess --sources writes it, and gpt-dataset "
+                      "merge where all parts have one");
+    return status;
+}
+
 static int print_set(const struct gpt_dataset_options *o, const char *prefix,
                      const struct gpt_tokenizer *tok, struct gpt_err *err)
 {
@@ -203,7 +214,7 @@ static int print_set(const struct gpt_dataset_options *o, const char *prefix,
     if (o->tail >= 0) /* of the range, where both are given */
         d.begin = gpt_max_i64(d.begin, d.end - o->tail);
     if (o->sources)
-        GPT_TRY_GOTO(status, gpt_sources_open(&sources, prefix, n, err), out);
+        GPT_TRY_GOTO(status, open_sources(&sources, prefix, n, err), out);
     d.set = set;
     d.sources = sources;
     status = put_documents(&d, err);

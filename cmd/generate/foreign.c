@@ -22,6 +22,7 @@
 #define SKIP_FLAG(n, why) {n, MEGATRON, .answer = why, .flag = true,           \
                            .skip = true}
 #define ONE_MODEL "there is one implementation of the model"
+#define ON_ONE_DEVICE "all layers are on one device: --device cuda or cpu"
 #define SPEED "--batch-size says how many texts share a step"
 
 const struct gpt_foreign_option gpt_generate_foreign[] = {
@@ -116,6 +117,27 @@ const struct gpt_foreign_option gpt_generate_foreign[] = {
     {"genfile", MEGATRON,
      .answer = "texts go to standard output: write > FILE"},
     {"num-samples-per-prompt", MEGATRON, .means = "--num-samples=%"},
+    /* Letters mean other things in every program: they are answered, and none
+     * is taken. */
+    {"m", LLAMA, .answer = "--load FILE names the model"},
+    {"n", LLAMA, .answer = "--tokens N is how many are added"},
+    {"c", LLAMA, .answer = "--max-positions N is for a text with its prompt"},
+    {"t", LLAMA, .answer = "--threads N"},
+    {"s", LLAMA, .answer = "--seed N"},
+    {"ngl", LLAMA, .answer = ON_ONE_DEVICE},
+    {"cnv", LLAMA, .answer = "--interactive --chat"},
+    {"n-gpu-layers", LLAMA, .answer = ON_ONE_DEVICE},
+    {"conversation", LLAMA, .answer = "--interactive --chat", .flag = true},
+    {"no-display-prompt", LLAMA,
+     .answer = "the prompt is repeated with --echo alone", .flag = true,
+     .skip = true},
+    {"jinja", LLAMA, .answer = "every template is read as Jinja's",
+     .flag = true, .skip = true},
+    {"chat-template-file", LLAMA, .means = "--chat-template=%"},
+    {"alias", LLAMA, .means = "--served-model-name=%"},
+    {"host", LLAMA, .answer = "--serve HOST:PORT answers OpenAI's API"},
+    {"api-key", LLAMA, .answer = "--api-key-file FILE holds keys, a line each"},
+    {"dtype", VLLM, .answer = "--weights says how matrices are kept"},
     {"stream", LLAMA, .answer = "a text is written as it grows", .flag = true,
      .skip = true},
 };

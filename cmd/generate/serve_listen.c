@@ -142,7 +142,7 @@ int gpt_listen_read_keys(struct gpt_list *keys, struct gpt_buf *text,
     for (char *line = strtok_r(keys_begin, "\r\n", &rest); line;
          line = strtok_r(NULL, "\r\n", &rest)) {
         line = trim(line);
-        if (!*line)
+        if (!*line || *line == '#') /* a comment is no key that opens */
             continue;
         GPT_TRY(gpt_grow(&keys->items, &cap, (size_t)keys->n + 1,
                          sizeof(*keys->items), "keys", err));

@@ -61,6 +61,24 @@ __attribute__((noreturn)) static void become(const struct gpt_child *c,
         raise(SIGKILL);
 }
 
+/* A name without a directory is looked for on PATH, where a build folder is
+ * not by itself. */
+static void hint_at_path(const char *name, struct gpt_err *err)
+{
+    char dir[GPT_PATH_BYTES], path[GPT_PATH_BYTES];
+    ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
+
+    dir[n > 0 ? n : 0] = '\0';
+    dir[gpt_path_name(dir) - dir] = '\0';
+    if (*dir && gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
+        gpt_path_exists(path))
+        gpt_hint(err, "it is beside gpt-launch: PATH=%.200s:$PATH finds it",
+                 dir);
+    else
+        gpt_hint(err, "no directory of PATH holds it; one in this directory is "
+                      "./%.200s", name);
+}
+
 /* Returns when the child has become the command or could not: reading the
  * report blocks until exec closes the other end. */
 static int fork_child(struct gpt_child *c, char *const *command, char **env,
@@ -98,6 +116,8 @@ static int fork_child(struct gpt_child *c, char *const *command, char **env,
     if (gpt_path_ends_in(command[0], ".py"))
         gpt_hint(err, "programs are started as they are: gpt-train; a script "
                  "needs python3 in front");
+    else if (code == ENOENT && !strchr(command[0], '/'))
+        hint_at_path(command[0], err);
     return GPT_EIO;
 }
 

@@ -51,7 +51,7 @@ static void hint_at_syntax(const struct gpt_line_chunk *c, const char *line,
                  "with '<' is of HTML or XML, as a failed download leaves it");
     else if (p < end && *p != '{')
         gpt_hint(err, "each line must be a JSON object; of plain text, %s "
-                 "makes one of each line",
+                 "makes one of each line, and with -cRs one of a whole file",
                  through(command, c, "jq -cR '{text: .}'"));
     else
         gpt_hint(err, "--on-error skip leaves bad lines out, --on-error "

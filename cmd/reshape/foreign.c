@@ -3,6 +3,7 @@
 #include "cmd/reshape/foreign.h"
 
 #define ACCELERATE "accelerate"
+#define LLAMA "llama.cpp"
 #define MEGATRON "Megatron-LM"
 
 const struct gpt_foreign_option gpt_reshape_foreign[] = {
@@ -45,6 +46,9 @@ const struct gpt_foreign_option gpt_reshape_foreign[] = {
      .answer = "names of tensors are recognised", .skip = true},
     {"load-dir", MEGATRON, .means = "--load-path=%"},
     {"save-dir", MEGATRON, .means = "--save-path=%"},
+    /* Its types have other names: f16, f32. */
+    {"outtype", LLAMA, .answer = "--target-params-dtype TYPE, with --to gguf"},
+    {"outfile", LLAMA, .answer = "--save-path FILE.gguf"},
     /* As gpt-train and gpt-generate call them. */
     {"tensor-model-parallel-size", MEGATRON,
      .means = "--target-tensor-model-parallel-size=%"},

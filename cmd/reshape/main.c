@@ -450,8 +450,8 @@ static int check_command(const struct command *c, const struct gpt_args *args,
     return GPT_OK;
 }
 
-/* A word is a command. Directories that stand alone were meant for options, as
- * other converters take them: the hint has them in their places. */
+/* A word is a command. Paths that stand alone were meant for options, as other
+ * converters take them: the hint has them in their places. */
 static int run_command(const struct options *o, const struct gpt_args *args,
                        struct gpt_err *err)
 {
@@ -476,13 +476,12 @@ static int run_command(const struct options *o, const struct gpt_args *args,
         return gpt_hint(err, "gpt-reshape %s", c->usage);
     }
     gpt_fail_command(word, names,
-                     "to look: gpt-reshape inspect DIR; to convert, give no "
-                     "command", err);
-    return gpt_path_is_dir(word)
+                     "to look: gpt-reshape inspect PATH; to convert: "
+                     "gpt-reshape convert FROM TO", err);
+    return gpt_path_exists(word)
                ? gpt_hint(err,
-                          "to convert: --load-path %.100s --save-path DIR; to "
-                          "look: gpt-reshape inspect %.100s",
-                          word, word)
+                          "to convert: --load-path %.100s --save-path TO; to "
+                          "look: gpt-reshape inspect %.100s", word, word)
                : GPT_EUSAGE;
 }
 

@@ -403,8 +403,11 @@ static int take_all(const struct taking *t, const struct gpt_source *source,
      * they are as long as its texts may be. */
     if (length)
         GPT_TRY(take_field(t, length));
-    else if (t->args->origin[gpt_train_row("seq-length")] == GPT_FROM_DEFAULT)
+    else if (t->args->origin[gpt_train_row("seq-length")] == GPT_FROM_DEFAULT) {
         t->o->seq_length = source->config.max_positions;
+        GPT_TRY(gpt_buf_printf(t->said, " --seq-length %lld",
+                               (long long)t->o->seq_length));
+    }
     return take_tokenizer(t, source);
 }
 

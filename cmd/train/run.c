@@ -135,8 +135,11 @@ static int open_replica(struct gpt_run *r, const struct gpt_memory *memory,
     GPT_TRY(gpt_run_fit_rest(r, planned, err));
     r->saving = r->saved = r->state.iteration;
     r->context.own_until = gpt_run_own_iterations(r);
-    if (gpt_run_is_first(r) && r->o->save && !r->plan.evaluates)
+    if (gpt_run_is_first(r) && r->o->save && !r->plan.evaluates) {
         gpt_saver_mark_best(r->o, r->state.best.iteration);
+        if (!r->replaces)
+            gpt_saver_prune(r->o, r->state.iteration);
+    }
     return r->o->save && !r->plan.evaluates
                ? gpt_saver_open(&r->saver, r->replica, &r->context, err)
                : GPT_OK;

@@ -221,6 +221,15 @@ void gpt_saver_mark_best(const struct gpt_train_options *o, int64_t iteration)
         mark_best(o, iteration);
 }
 
+void gpt_saver_prune(const struct gpt_train_options *o, int64_t iteration)
+{
+    struct gpt_err err = {0};
+
+    if (gpt_checkpoint_prune_loaded(o->save, o->keep_checkpoints, iteration,
+                                    &err) != GPT_OK)
+        gpt_warn("old checkpoints are not removed: %s", err.text);
+}
+
 int64_t gpt_saver_saved(const struct gpt_saver *s)
 {
     return s->saved;

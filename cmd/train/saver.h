@@ -49,6 +49,13 @@ int gpt_saver_wait(struct gpt_saver *saver, struct gpt_err *err) GPT_MUST_USE;
 void gpt_saver_mark_best(const struct gpt_train_options *options,
                          int64_t iteration);
 
+/* Removes what --keep-checkpoints leaves no place for when a run resumes from
+ * `iteration` of options->save: the run may have had more of them, or none of
+ * the option, and its next save may need their room. One rank does it; what
+ * fails is a warning. */
+void gpt_saver_prune(const struct gpt_train_options *options,
+                     int64_t iteration);
+
 /* Iteration of the newest checkpoint of this saver that is on disk, or -1. */
 int64_t gpt_saver_saved(const struct gpt_saver *saver);
 

@@ -42,9 +42,17 @@ static int open_output(struct gpt_out **out, struct outputs *files,
                         err);
 }
 
+/* A directory for a prefix would give files whose names begin with "-", which
+ * every command takes for options. */
 static int open_outputs(struct outputs *files,
                         const struct gpt_vocab_command *o, struct gpt_err *err)
 {
+    if (gpt_path_ends_in(o->output_prefix, "/")) {
+        gpt_fail(err, GPT_EUSAGE, "--output-prefix %.200s is a directory, and "
+                 "no beginning of a name", o->output_prefix);
+        return gpt_hint(err, "%.200smy writes %.200smy-%s", o->output_prefix,
+                        o->output_prefix, GPT_HF_VOCAB);
+    }
     GPT_TRY(open_output(&files->vocab, files, o, GPT_HF_VOCAB, err));
     return open_output(&files->merges, files, o, GPT_HF_MERGES, err);
 }

@@ -375,29 +375,49 @@ cJSON *gpt_json_add(cJSON *parent, const char *name, cJSON *item)
     return NULL;
 }
 
-/* Text of a tree as cJSON prints it, with what ends a line in Unicode escaped,
- * which is in strings alone: an object on a line is on one for all readers.
- * Takes the text. */
-static char *escape_line_ends(char *text)
+/* What stands in the text for the bytes that p (n bytes left) begins with; ""
+ * when they stand for themselves. *bytes of p are meant. */
+static const char *stand_in(const char *p, size_t n, size_t *bytes,
+                            char escape[8])
 {
-    const size_t len = text ? strlen(text) : 0;
-    size_t ends = 0, to = 0, n;
     unsigned code;
 
-    for (size_t i = 0; i < len; i++)
-        ends += gpt_utf8_line_end(text + i, len - i, &code) > 0;
-    if (ends == 0)
+    *bytes = gpt_utf8_line_end(p, n, &code);
+    if (*bytes > 0) {
+        snprintf(escape, 8, "\\u%04x", code);
+        return escape;
+    }
+    *bytes = gpt_utf8_length(p, n);
+    if (*bytes > 0)
+        return "";
+    *bytes = 1;
+    return "\xef\xbf\xbd";
+}
+
+/* Text of a tree as cJSON prints it, with two changes, both in strings alone.
+ * What ends a line in Unicode is escaped: an object on a line is on one for all
+ * readers. A byte that is no UTF-8, as names of files may have, becomes U+FFFD,
+ * as itself and not as an escape: what was read back prints the same. Takes the
+ * text. */
+static char *clean(char *text)
+{
+    const size_t len = text ? strlen(text) : 0;
+    size_t changes = 0, to = 0, n;
+    char escape[8];
+
+    for (size_t i = 0; i < len; i += n)
+        changes += *stand_in(text + i, len - i, &n, escape) != '\0';
+    if (changes == 0)
         return text;
-    /* An escape has six bytes, and at least two are left out for it. */
-    char *out = cJSON_malloc(len + ends * 4 + 1);
+    /* None is longer than six bytes, and at least one is left out for it. */
+    char *out = cJSON_malloc(len + changes * 5 + 1);
 
     for (size_t i = 0; out && i < len; i += n) {
-        n = gpt_utf8_line_end(text + i, len - i, &code);
-        if (n > 0)
-            to += (size_t)snprintf(out + to, 7, "\\u%04x", code);
-        else
-            out[to++] = text[i];
-        n += n == 0;
+        const char *other = stand_in(text + i, len - i, &n, escape);
+        const size_t m = *other ? strlen(other) : n;
+
+        memcpy(out + to, *other ? other : text + i, m);
+        to += m;
     }
     if (out)
         out[to] = '\0';
@@ -412,8 +432,8 @@ char *gpt_json_print(const cJSON *root, bool pretty)
     char *text = NULL;
 
     if (copy && pin_numbers(copy))
-        text = escape_line_ends(pretty ? cJSON_Print(copy)
-                                       : cJSON_PrintUnformatted(copy));
+        text = clean(pretty ? cJSON_Print(copy)
+                            : cJSON_PrintUnformatted(copy));
     cJSON_Delete(copy);
     if (!gpt_json_out_of_memory())
         return text;

@@ -57,9 +57,9 @@ cJSON *gpt_json_add(cJSON *parent, const char *name, cJSON *item);
 bool gpt_json_out_of_memory(void);
 
 /* Text of `root`, pretty or on one line; freed with cJSON_free(). Numbers that
- * are integers print as integers up to 2^53, and ends of lines in Unicode are
- * escaped. NULL when memory is out, or was while the tree was built: see
- * gpt_json_out_of_memory(). */
+ * are integers print as integers up to 2^53, ends of lines in Unicode are
+ * escaped, and bytes that are no UTF-8 become U+FFFD. NULL when memory is out,
+ * or was while the tree was built: see gpt_json_out_of_memory(). */
 char *gpt_json_print(const cJSON *root, bool pretty);
 
 #endif

@@ -65,8 +65,13 @@ static int read_configs(struct gpt_parse *p, bool mistaken)
 {
     const char *config = getenv("GPT_CONFIG");
 
-    if (config && *config && !(mistaken && strcmp(config, "-") == 0))
-        GPT_TRY(gpt_opt_read_config(p, config, "GPT_CONFIG"));
+    if (config && *config && !(mistaken && strcmp(config, "-") == 0)) {
+        int status = gpt_opt_read_config(p, config, "GPT_CONFIG");
+
+        if (status == GPT_EIO) /* a name that no command line shows */
+            gpt_hint(p->err, "the environment variable GPT_CONFIG names it");
+        GPT_TRY(status);
+    }
     for (size_t i = 0; i < p->n_configs; i++)
         if (!(mistaken && strcmp(p->configs[i], "-") == 0))
             GPT_TRY(gpt_opt_read_config(p, p->configs[i], "--config"));

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "data/idx.h"
+#include "data/prefix_hint.h"
 #include "data/tntidx.h"
 
 #include <inttypes.h>
@@ -49,40 +50,7 @@ static int parse_impl(const char *impl, enum impl *out, struct gpt_err *err)
                     " lazy and infer", impl);
 }
 
-/* A data set of text is often called by the prefix that it was made with,
- * to which the key of the text was added. */
-static void hint_at_key(const char *prefix, struct gpt_err *err)
-{
-    struct gpt_buf path = {0};
-
-    if (gpt_buf_printf(&path, "%s_text_document.idx", prefix) == GPT_OK &&
-        gpt_path_exists(path.data))
-        gpt_hint(err, "there is a data set %s_text_document", prefix);
-    gpt_buf_free(&path);
-}
-
-/* What an interrupted run leaves: the journal beside its prefix, the parts
- * beside the set's. True when there was such a file. */
-static bool hint_at_unfinished(const char *prefix, struct gpt_err *err)
-{
-    static const char *const left[] = {".resume", ".bin.part"};
-    bool found = false;
-
-    for (size_t i = 0; i < GPT_COUNT(left) && !found; i++) {
-        struct gpt_buf path = {0};
-
-        found = gpt_buf_printf(&path, "%s%s", prefix, left[i]) == GPT_OK &&
-                gpt_path_exists(path.data);
-        if (found)
-            gpt_hint(err, "'%s' is of a gpt-preprocess that has not finished: "
-                          "the same command resumes it", path.data);
-        gpt_buf_free(&path);
-    }
-    return found;
-}
-
-/* Opens prefix + suffix. A file name is often given as the prefix: the hint
- * then has the prefix. */
+/* Opens prefix + suffix. */
 static int open_part(struct gpt_in **in, const char *prefix,
                      const char *suffix, struct gpt_err *err)
 {
@@ -95,13 +63,8 @@ static int open_part(struct gpt_in **in, const char *prefix,
     }
     status = gpt_in_open(in, path.data, err);
     gpt_buf_free(&path);
-    size_t n = strlen(prefix);
-    if (status != GPT_OK && n > 4 && gpt_path_exists(prefix) &&
-        (gpt_path_ends_in(prefix, ".bin") || gpt_path_ends_in(prefix, ".idx")))
-        gpt_hint(err, "a data set is named without .bin and .idx: %.*s",
-                 (int)(n - 4), prefix);
-    else if (status != GPT_OK && !hint_at_unfinished(prefix, err))
-        hint_at_key(prefix, err);
+    if (status != GPT_OK)
+        gpt_hint_at_prefix(prefix, err);
     return status;
 }
 

@@ -93,6 +93,8 @@ for source in "$top"/cmd/*/main.c; do
     expect 2 "$p takes standard input once" \
         env GPT_CONFIG=- "$p" --config - --print-config
     err_has 'GPT_CONFIG and --config both read standard input'
+    expect 4 "$p finds no such file" env GPT_CONFIG=none.conf "$p"
+    err_has 'GPT_CONFIG names it'
     expect 2 "$p refuses a wrong GPT_CPU_ISA" \
         env GPT_CPU_ISA=avx9 "$p" --print-config
     err_has "GPT_CPU_ISA: 'avx9' is not base, avx2,"

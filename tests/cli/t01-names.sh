@@ -158,6 +158,21 @@ expect 0 'accelerate launch' gpt-launch --num_machines 1 --machine_rank 0 \
 expect 2 'restarts are answered' one --max_restarts 3 true
 err_has 'gpt-train resumes from its newest checkpoint'
 
+# ---- llama.cpp's ----
+
+expect 2 'a letter of another program is answered' \
+    gpt-generate -m model.gguf -p text -n 5
+err_has "unknown option '-m', a name of llama.cpp"
+err_has '--load FILE names the model'
+expect 0 'long names are taken' gpt-generate --model x --n-predict 5 \
+    --chat-template-file t --alias y --jinja --print-config
+out_has 'served-model-name = y'
+err_has '--jinja (a name of llama.cpp) has no effect here'
+expect 2 'those of its converter are answered' gpt-reshape --load-path a \
+    --outtype f16 --outfile b.gguf
+err_has '--outtype: --target-params-dtype TYPE'
+err_has '--outfile: --save-path FILE.gguf'
+
 # ---- processes of a node ----
 
 expect 0 'one process a GPU' env CUDA_VISIBLE_DEVICES=4,5,7 gpt-launch \

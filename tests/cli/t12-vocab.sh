@@ -151,6 +151,8 @@ err_has '--vocab-size'
 expect 2 'frequency -1' vocab e 300 --input three.jsonl --min-frequency -1
 expect 2 'no input' gpt-vocab --output-prefix e
 expect 2 'no output' gpt-vocab --input three.jsonl
+expect 2 'a directory for a prefix' vocab ./ 300 --input three.jsonl
+err_has './my writes ./my-vocab.json'
 expect 2 'unknown format' vocab e 300 --input three.jsonl --input-format xml
 expect 2 'a typing error' vocab e 300 --input three.jsonl --min-frequenzy 3
 err_has '--min-frequency'

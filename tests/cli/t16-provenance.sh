@@ -156,6 +156,9 @@ expect 0 'neither' gpt-preprocess --input a.jsonl --output-prefix no $bytes \
 check 'two files' [ "$(echo no_*)" = 'no_text_document.bin no_text_document.idx' ]
 expect 4 'no sources' gpt-dataset cat no_text_document --sources
 err_has "'no_text_document.sources'"
+err_has 'gpt-preprocess --sources writes it'
+expect 4 'a letter too few' gpt-dataset info ./no_text_documen
+err_has 'did you mean ./no_text_document?'
 expect 7 'a JSON that exists' sh -c "echo {} >no2_text_document.json
     exec gpt-preprocess --input a.jsonl --output-prefix no2 $bytes \
     --on-error skip"
@@ -172,4 +175,22 @@ expect 3 'a JSON without names' gpt-dataset cat $set --sources
 echo '{"inputs": ' >$set.json
 expect 3 'a JSON that is cut' gpt-dataset info $set
 err_has "$set.json"
+
+# ---- names that are no UTF-8, which JSON cannot hold ----
+
+odd=$(printf 'od\377d')
+printf '{"text":"some words of a text, and more"}\n' >"$odd.jsonl"
+expect 0 'a name in another encoding' gpt-preprocess --input "$odd.jsonl" \
+    --output-prefix "$odd" $bytes
+expect 0 'the data set is shown' gpt-dataset info "${odd}_text_document"
+out_has 'by gpt-preprocess'
+train() { # steps
+    gpt-train --num-layers 1 --hidden-size 16 --num-attention-heads 1 \
+        --seq-length 8 --split 1,0,0 --lr 1e-3 --train-iters "$1" \
+        --threads 1 --device cpu --data-path "${odd}_text_document" \
+        --tokenizer-type ByteTokenizer --save "$odd" --load "$odd"
+}
+expect 0 'a run on it' train 1
+expect 0 'is resumed' train 2
+err_has 'loaded checkpoint'
 tap_done

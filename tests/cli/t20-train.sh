@@ -152,6 +152,9 @@ fi
 expect 0 'keeps two checkpoints' train --save keep --save-interval 5 \
     --keep-checkpoints 2
 check 'and no more' test "$(find keep -name 'iter_*' | wc -l)" = 2
+expect 0 'fewer when it resumes' train --save keep --load keep \
+    --keep-checkpoints 1
+check 'without a save' test "$(echo keep/iter_*)" = keep/iter_0000030
 expect 0 'saves without optimizer' train --save light --exit-interval 10 \
     --no-save-optim
 check 'which is smaller' test ! -e \
@@ -237,6 +240,14 @@ done
 expect 0 'a damaged one is not replaced by a later one' train --load back \
     --save back --exit-interval 15
 err_has 'using back/iter_0000010 instead'
+# One that cannot be looked at may be good: no older one is taken.
+cp -r back unseen
+newest=unseen/iter_0000030/manifest.json
+rm -f "$newest"
+ln -s manifest.json "$newest"
+echo 30 >unseen/latest_checkpointed_iteration.txt
+expect 4 'a checkpoint that cannot be seen' train --load unseen
+err_has "$newest"
 
 two_runs() {
     signalled TERM busy >/dev/null || return 1

@@ -192,6 +192,9 @@ sed -i 's/"llama"/"mistral"/; s/LlamaFor/MistralFor/; /"mlp_bias"/d
     s/"attention_bias":.*/"sliding_window": null,/' plain-hf/config.json
 expect 0 'as Mistral it is trained' train --load plain-hf --finetune \
     --use-checkpoint-args --save tuned --train-iters 1
+expect 0 'its samples are as long as its texts, which is said' gpt-train \
+    --load plain-hf --finetune --use-checkpoint-args --dry-run
+out_has ' --seq-length 8'
 expect 0 'and resumed' train --load tuned --save tuned --train-iters 2 \
     --use-checkpoint-args --override-opt-param-scheduler
 expect 0 'it goes out again' gpt-reshape --load-path tuned \

@@ -27,6 +27,12 @@ expect 0 'with options' gpt-reshape convert native half.gguf \
 err_has 'half.gguf: equals the input after rounding to bf16'
 expect 2 'paths twice' gpt-reshape convert a b --load-path c
 err_has 'convert has its paths twice'
+expect 2 'a misspelt command' gpt-reshape convrt native x
+err_has "did you mean 'convert'?"
+expect 2 'a path in its place' gpt-reshape native x
+err_has 'to convert: --load-path native --save-path TO'
+expect 2 'neither' gpt-reshape model x
+err_has 'gpt-reshape convert FROM TO'
 expect 2 'one path' gpt-reshape convert native
 err_has 'convert needs two paths'
 expect 2 'no path' gpt-reshape convert

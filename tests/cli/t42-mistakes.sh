@@ -151,7 +151,7 @@ done
 # ---- gpt-reshape ----
 wrong 2 'to convert: --load-path DIR --save-path DIR' gpt-reshape
 wrong 2 'to convert: --load-path DIR --save-path DIR' gpt-reshape --load-path a
-wrong 2 'to convert: --load-path ckpt --save-path DIR' gpt-reshape ckpt out
+wrong 2 'to convert: --load-path ckpt --save-path TO' gpt-reshape ckpt out
 wrong 2 "did you mean 'inspect'?" gpt-reshape inspct ckpt
 wrong 2 'gpt-reshape inspect PATH' gpt-reshape inspect
 wrong 2 "gpt-reshape plan FROM TO --json" gpt-reshape --load-path ckpt \

@@ -263,12 +263,13 @@ check 'after what was under way' grep -q 'DONE' last
 check 'and it says so' grep -q 'stopping' log
 
 # ---- keys and a full queue ----
-printf '\357\273\277secret\r\n\n \t\n\tother \n' >keys
+printf '\357\273\277secret\r\n\n \t\n# of Ann\n\tother \n' >keys
 awk 'BEGIN { for (i = 0; i < 500; i++) printf "long-key-%d\n", i }' >>keys
 serve --load ckpt --batch-size 1 --max-queue 1 --api-key-file keys --served-model-name m
 answers 'no key' 401 /v1/models ''
 out_has '"code":"invalid_api_key"'
 answers 'a wrong key' 401 /v1/models '' -H 'Authorization: Bearer secre'
+answers 'a comment' 401 /v1/models '' -H 'Authorization: Bearer # of Ann'
 answers 'a key' 200 /v1/models '' -H 'Authorization: Bearer other'
 out_has '"id":"m"'
 answers 'the first, and any name of the server' 200 /v1/models '' \

@@ -90,6 +90,12 @@ expect 3 'one that ignores SIGTERM is killed' one --nproc-per-node 2 \
     trap "" TERM; touch ignoring; for i in 1 2 3; do sleep 20; done'
 expect 4 'a program that is not there' one --nproc-per-node 2 ./missing
 err_has "cannot run './missing': No such file or directory"
+launcher=$(command -v gpt-launch)
+expect 4 'a program beside the launcher, not on PATH' \
+    env PATH=/nowhere "$launcher" --standalone gpt-train
+err_has 'it is beside gpt-launch: PATH='
+expect 4 'a program that is nowhere' one gpt-trian
+err_has 'no directory of PATH holds it'
 expect 4 'a program that is none' one ./
 expect 0 'a process that a copy started' one sh -c 'sleep 610 & echo $! >left'
 check 'is killed' until_true 30 has_ended "$(cat left)"

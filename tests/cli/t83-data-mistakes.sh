@@ -44,7 +44,17 @@ expect 3 'a JSON array' pp array.json u
 says "jq -c '.[]'"
 echo 'some words' >plain.txt
 expect 3 'plain text' pp plain.txt u
-says 'JSON object' 'jq -cR'
+says 'JSON object' 'jq -cR' 'with -cRs one of a whole file'
+if command -v jq >jq.where; then # README shows this one
+    mkdir texts
+    printf 'one\ntwo "3"\n' >'texts/a b.txt'
+    printf 'caf\351' >texts/c.txt
+    sed -n 's/^    \(for f in texts.*\)$/\1/p' "$top/README" >advice
+    check "README's command reads a folder of texts" sh ./advice
+    expect 0 'each is a document' pp corpus.jsonl texts
+    expect 0 'as it was' gpt-dataset cat texts_text_document $tok --jsonl
+    out_has '"one\ntwo \"3\"\n"'
+fi
 printf 'PAR1\025\004\025\020\025\024\114\025\002' >x.parquet
 expect 3 Parquet pp x.parquet u
 says 'a Parquet file' duckdb

@@ -102,7 +102,12 @@ examples gpt-dataset.5
 out_has '0000018'
 
 # ---- gpt-train(1), gpt-launch(1) ----
-change="s/--config gpt2-124m/& ${small%%--data-path*}/
+expect 0 'a small Llama' gpt-train --config llama-tiny --train-iters 1 \
+    --mock-data --seq-length 32 --tokenizer-model llama3 --save llama-tiny
+expect 0 'as Hugging Face has it' \
+    gpt-reshape --load-path llama-tiny --save-path llama --to hf
+change="s/--seq-length 2048/--seq-length 32/; s/--train-iters 500/--train-iters 2/
+    s/--config gpt2-124m/& ${small%%--data-path*}/
     s/--micro-batch-size 4 --global-batch-size 64/--global-batch-size 4/
     s/--train-iters 10000//; s/--save-interval 500//
     s|^cc |& -I$top/common/model |; s|/usr/local/share/gpt|$top/share|
@@ -114,6 +119,8 @@ examples gpt-train.1
 check 'a report' test -s report.html
 check 'a picture of a pipeline' grep -q '<svg' pipeline.svg
 check 'a checkpoint' test -d ckpt/iter_0000004
+check 'a model of Hugging Face, trained further' test -s \
+    llama-tuned/tokenizer.json -a -s llama-tuned/model.safetensors
 for option in $(echo "$small" | tr ' ' '\n' | grep '^--'); do
     value=$(echo "$small" | sed "s/.*$option \([^ ]*\).*/\1/")
     echo "${option#--} = $value"

@@ -176,11 +176,13 @@ static void test_print(void)
     cJSON_AddNumberToObject(root, "e", 0.1);
     cJSON_AddNumberToObject(root, "f", (double)NAN);
     cJSON_AddStringToObject(root, "g", "\"\n\xc2\x85\xe2\x80\xa9\xe2\x80\xaa");
+    cJSON_AddStringToObject(root, "h", "a\xff\xe2\x80");
     char *text = gpt_json_print(root, false);
     is_str(text,
            "{\"a\":9007199254740991,\"b\":0.30000000000000004,"
            "\"c\":3000000000,\"d\":-12,\"e\":0.1,\"f\":null,"
-           "\"g\":\"\\\"\\n\\u0085\\u2029\xe2\x80\xaa\"}",
+           "\"g\":\"\\\"\\n\\u0085\\u2029\xe2\x80\xaa\","
+           "\"h\":\"a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"}",
            "numbers print exactly");
     cJSON_free(text);
     text = gpt_json_print(root, true);

@@ -46,6 +46,13 @@ static int check_seal(const char *text, size_t len, const char *path,
     return GPT_OK;
 }
 
+/* False where a file may well be there, and this process or machine cannot look
+ * at it: another checkpoint must not be taken because of that. */
+static bool is_missing(const char *path)
+{
+    return !gpt_path_exists(path) && (errno == ENOENT || errno == ENOTDIR);
+}
+
 /* The checksum is checked before the parser sees the text. The version is
  * checked before anything that a newer one may have changed. */
 int gpt_manifest_read(cJSON **root, const char *dir, struct gpt_err *err)
@@ -58,7 +65,7 @@ int gpt_manifest_read(cJSON **root, const char *dir, struct gpt_err *err)
 
     *root = NULL;
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, GPT_MANIFEST, err));
-    if (!gpt_path_exists(path))
+    if (is_missing(path))
         return gpt_fail(err, GPT_EDATA, "%s: missing: no complete checkpoint",
                         path);
     GPT_TRY(gpt_read_file(path, GPT_MANIFEST_LIMIT, &text, &len, err));
@@ -134,7 +141,7 @@ int gpt_checkpoint_tracker(const char *root, int64_t *iteration,
     size_t len;
 
     GPT_TRY(gpt_path_join(path, sizeof(path), root, GPT_TRACKER, err));
-    if (!gpt_path_exists(path))
+    if (is_missing(path))
         return gpt_fail(err, GPT_EDATA, "%s: missing", path);
     GPT_TRY(gpt_read_file(path, 64, &text, &len, err));
     errno = 0;

@@ -92,6 +92,11 @@ int64_t gpt_checkpoint_best(const char *root);
  * what cannot be removed a warning tells, here and in the next function. */
 int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
     GPT_MUST_USE;
+/* The same after `iteration` was loaded. Where the tracker names another one,
+ * which could not be read, the older ones may be needed: nothing is removed. */
+int gpt_checkpoint_prune_loaded(const char *root, int64_t keep,
+                                int64_t iteration, struct gpt_err *err)
+    GPT_MUST_USE;
 /* Removes the iterations beyond `until`, but for `iteration`: those of a run
  * that another one replaces. The link to the best one goes with its target. */
 int gpt_checkpoint_replace(const char *root, int64_t until, int64_t iteration,

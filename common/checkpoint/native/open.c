@@ -296,6 +296,17 @@ int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
     return status;
 }
 
+int gpt_checkpoint_prune_loaded(const char *root, int64_t keep,
+                                int64_t iteration, struct gpt_err *err)
+{
+    int64_t tracked;
+
+    if (gpt_checkpoint_tracker(root, &tracked, NULL) != GPT_OK ||
+        tracked != iteration)
+        return GPT_OK;
+    return gpt_checkpoint_prune(root, keep, err);
+}
+
 /* A reader that finds the newest checkpoint damaged takes the next one: it must
  * not be that of the run which was here before. So all manifests go first, the
  * files of all iterations later: a run that is killed meanwhile leaves none
