@@ -219,7 +219,7 @@ const struct gpt_opt gpt_generate_options[] = {
      .help = "a request that is not done by then is cut, 0 = none"},
     {.kind = GPT_OPT_INT, .name = "client-timeout", .arg = "SECONDS",
      AT(client_timeout), .def = "60", .min = 1, .max = 1e6,
-     .help = "in which a client sends a whole request, or takes a part of its "
+     .help = "in which a client sends a whole request, and takes a whole "
              "answer"},
     {.kind = GPT_OPT_INT, .name = "stop-timeout", .arg = "SECONDS",
      AT(stop_timeout), .def = "30", .min = 0, .max = 1e6,

@@ -90,14 +90,14 @@ static void wait_for_clients(struct gpt_serving *w)
     const double now = gpt_now();
     const double until = now + 2 > w->stop_by ? now + 2 : w->stop_by;
     const struct timespec moment = {.tv_nsec = 10000000};
-    int64_t left;
+    bool left;
 
     do {
         gpt_http_end_slow(w->http);
         pthread_mutex_lock(&w->s.lock);
-        left = w->s.unsent;
+        left = w->s.here != NULL;
         pthread_mutex_unlock(&w->s.lock);
-    } while (left > 0 && gpt_now() < until && nanosleep(&moment, NULL) == 0);
+    } while (left && gpt_now() < until && nanosleep(&moment, NULL) == 0);
 }
 
 /* A failure of the model is that of all calls: each gets an answer, and new

@@ -14,8 +14,9 @@
 #include <pthread.h>
 
 /* An answer may be as long as so many of the longest requests, and so may the
- * bodies of all requests that are here. */
-enum { GPT_CALL_REQUESTS = 32 };
+ * bodies of all requests that are here. All answers together may be as long as
+ * so many; the longest makes room for the others. */
+enum { GPT_CALL_REQUESTS = 32, GPT_ANSWERS_REQUESTS = 64 };
 
 /* One prompt of a call. */
 struct gpt_call_prompt {
@@ -41,6 +42,8 @@ struct gpt_call_text {
 /* A request to make texts, and its answer. */
 struct gpt_call {
     struct gpt_call *next; /* in the queue */
+    struct gpt_call *beside; /* of those that are here; guarded by the lock */
+    struct gpt_server *server;
     /* what was asked for; written once, before the call is queued */
     uint64_t number;
     int64_t created; /* seconds since 1970 */
@@ -61,18 +64,18 @@ struct gpt_call {
     int64_t prompt_tokens, cached_tokens, new_tokens;
     struct gpt_call_text repeated; /* a prompt, for its texts to begin with; */
     bool repeats;                  /* there is one */
-    size_t bytes; /* that its texts hold */
+    size_t bytes; /* that its texts hold, and the prompt that is repeated */
     int cut; /* 0, or the status of HTTP with which it ends early */
     /* guarded by the lock */
     struct gpt_buf answer; /* bytes to be sent */
     size_t sent;
+    size_t counted; /* of what it holds, in the server's answer_bytes */
     int status;   /* of HTTP, once it is known */
     bool done;    /* nothing will be added to the answer */
     bool gone;    /* its client is not there any more */
     int owners;   /* of the two threads; the last one frees it */
     bool waiting; /* its connection sleeps until there is more */
-    void *connection;
-    pthread_mutex_t *lock; /* of the server */
+    void *connection, *client;
 };
 
 struct gpt_server {
@@ -87,10 +90,12 @@ struct gpt_server {
     struct gpt_call *first, *last; /* the queue */
     struct gpt_call *running;      /* whose texts are all begun */
     int64_t queued, active; /* calls of which no text is begun; other ones */
-    int64_t unsent;                /* calls whose connections are there */
+    struct gpt_call *here; /* all whose connections are there */
+    size_t answer_bytes;   /* that calls hold: answers made and not taken */
     bool closing;                  /* no new calls */
     /* counters since the start, guarded by the lock */
-    uint64_t calls, refused, cut, prompt_tokens, cached_tokens, new_tokens;
+    uint64_t calls, refused, cut, untaken;
+    uint64_t prompt_tokens, cached_tokens, new_tokens;
     uint64_t prompt_passes; /* that prompts went through the model in */
     int64_t prefixes, prefix_tokens, prefix_bytes; /* kept now */
     double started;
@@ -125,6 +130,13 @@ void gpt_calls_take(struct gpt_server *s, struct gpt_call_text *t);
 void gpt_calls_leave(struct gpt_server *s, struct gpt_call *call,
                      struct gpt_call *before);
 void gpt_calls_end(struct gpt_server *s, struct gpt_call *call);
+/* One of the two threads has nothing to do with a call any more: the last one
+ * frees it. The lock is held in both. */
+bool gpt_calls_disown(struct gpt_call *call);
+/* Counts the bytes that a call holds now, of which the main thread knows; when
+ * all hold too many, the one that holds most is cut, or its connection closed
+ * where it is done and waits for its client. */
+void gpt_calls_count(struct gpt_call *call);
 void gpt_calls_close(struct gpt_server *s);
 
 /* ---- answers (serve_answer.c); GPT_EFAIL: out of memory ---- */
@@ -133,6 +145,8 @@ void gpt_calls_close(struct gpt_server *s);
 int gpt_answer_prompt(const struct gpt_server *s, struct gpt_call_text *echo,
                       int32_t id, double logprob, const struct gpt_top *top,
                       int64_t n_top) GPT_MUST_USE;
+/* Bytes that a text holds until they are a part of an answer. */
+size_t gpt_answer_held(const struct gpt_call_text *t);
 /* The prompt that is repeated, into a text that follows it. */
 int gpt_answer_echo(struct gpt_call_text *t,
                     const struct gpt_call_text *echo) GPT_MUST_USE;
@@ -171,11 +185,15 @@ int gpt_http_start(struct gpt_http *http, struct gpt_err *err) GPT_MUST_USE;
 /* Takes no new connections, but sends what calls have. */
 void gpt_http_quiesce(struct gpt_http *http);
 void gpt_http_close(struct gpt_http *http); /* NULL is fine */
-/* Ends connections of clients that take too long for a request; called now and
- * then by the main thread. */
+/* Ends connections of clients that take too long for a request or an answer;
+ * called now and then by the main thread. */
 void gpt_http_end_slow(struct gpt_http *http);
 /* Wakes the connection of a call that has more; the lock is held. */
 void gpt_http_wake(struct gpt_call *call);
+/* The same for one that is done: its client has to take what is left. */
+void gpt_http_wake_last(struct gpt_call *call);
+/* Ends the connection of a call that is done; the lock is held. */
+void gpt_http_drop(struct gpt_call *call);
 /* True when the client of a waiting call has hung up; the lock is held. */
 bool gpt_http_hung_up(const struct gpt_call *call);
 

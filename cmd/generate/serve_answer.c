@@ -138,8 +138,7 @@ static int add_chat_probabilities(const struct gpt_server *s, struct gpt_buf *b,
     return gpt_buf_printf(b, "]}");
 }
 
-/* Bytes that a text holds until they are a part of an answer. */
-static size_t held_bytes(const struct gpt_call_text *t)
+size_t gpt_answer_held(const struct gpt_call_text *t)
 {
     return t->out.len + t->tokens.len + t->token_logprobs.len +
            t->top_logprobs.len + t->offsets.len;
@@ -169,12 +168,12 @@ int gpt_answer_token(const struct gpt_server *s, struct gpt_call_text *t,
                      int32_t id, double logprob, const struct gpt_top *top,
                      int64_t n_top)
 {
-    const size_t before = held_bytes(t);
+    const size_t before = gpt_answer_held(t);
 
     GPT_TRY(add_token(s, t, id, logprob, top, n_top));
     GPT_TRY(gpt_text_add(&t->text, s->m->tokenizer, id, &t->call->stops,
                          &t->out));
-    t->call->bytes += held_bytes(t) - before;
+    t->call->bytes += gpt_answer_held(t) - before;
     return GPT_OK;
 }
 
@@ -186,8 +185,12 @@ int gpt_answer_prompt(const struct gpt_server *s, struct gpt_call_text *echo,
 {
     static const struct gpt_list none;
 
+    const size_t before = gpt_answer_held(echo);
+
     GPT_TRY(add_token(s, echo, id, logprob, top, n_top));
-    return gpt_text_add(&echo->text, s->m->tokenizer, id, &none, &echo->out);
+    GPT_TRY(gpt_text_add(&echo->text, s->m->tokenizer, id, &none, &echo->out));
+    echo->call->bytes += gpt_answer_held(echo) - before;
+    return GPT_OK;
 }
 
 /* A string is repeated as it was given, which its tokens may spell in another
@@ -216,7 +219,7 @@ int gpt_answer_echo(struct gpt_call_text *t, const struct gpt_call_text *echo)
         t->text.stream = echo->text.stream;
     t->n_tokens = echo->n_tokens;
     t->n_chars = echo->n_chars;
-    t->call->bytes += held_bytes(t);
+    t->call->bytes += gpt_answer_held(t);
     return GPT_OK;
 }
 
@@ -345,7 +348,7 @@ int gpt_answer_piece(const struct gpt_server *s, struct gpt_call_text *t,
     GPT_TRY(gpt_buf_printf(out, "data: "));
     GPT_TRY(add_head(s, t->call, out));
     GPT_TRY(add_choice(t, end, out));
-    t->call->bytes -= held_bytes(t);
+    t->call->bytes -= gpt_answer_held(t);
     t->out.len = t->tokens.len = t->token_logprobs.len = 0;
     t->top_logprobs.len = t->offsets.len = 0;
     /* a client that wants the counts finds the member in every piece */
@@ -365,7 +368,8 @@ static const char *why_cut(const struct gpt_call *call)
         {500, "the server has failed"},
         {503, "the server is stopping"},
         {504, "the request took longer than it may"},
-        {507, "the server has no memory for the answer"},
+        {507, "the server has no memory for the answer beside others; ask "
+              "for less, or later"},
     };
     size_t i = 0;
 

@@ -365,13 +365,11 @@ static int read_stream_options(struct gpt_call *call, const cJSON *body,
 static int read_form(struct gpt_call *call, const cJSON *body,
                      struct gpt_err *err)
 {
-    int64_t best_of;
-
     GPT_TRY(gpt_field_integer(body, "n", 1, MOST_TEXTS, &call->n, err));
     GPT_TRY(gpt_field_flag(body, "echo", &call->echo, err));
     GPT_TRY(gpt_field_flag(body, "stream", &call->stream, err));
     GPT_TRY(read_stream_options(call, body, err));
-    best_of = call->n;
+    int64_t best_of = call->n;
     GPT_TRY(gpt_field_integer(body, "best_of", 1, MOST_TEXTS, &best_of, err));
     return best_of == call->n
                ? GPT_OK
@@ -446,6 +444,7 @@ int gpt_call_parse(struct gpt_call **out, struct gpt_server *s, bool chat,
                  out);
     if (chat)
         gpt_json_keep_numbers(root, body); /* which its template may show */
+    call->server = s;
     call->created = (int64_t)time(NULL);
     call->chat = chat;
     call->deadline = s->m->o->request_timeout > 0
@@ -482,6 +481,7 @@ void gpt_call_free_texts(struct gpt_call *call)
     gpt_call_text_free(&call->repeated);
     gpt_free(call->texts);
     call->texts = NULL;
+    call->bytes = 0;
 }
 
 /* Also of a call that was not read to its end: what is not there is zero. */

@@ -1,5 +1,5 @@
-/* HTTP by libmicrohttpd; see serve.h. Start at handle(). All of
- * this runs in the library's one thread, but for gpt_http_wake(). */
+/* HTTP by libmicrohttpd; see serve.h. Start at handle(). All of this runs in
+ * the library's one thread, but for gpt_http_wake() and what is beside it. */
 #include "cmd/generate/serve.h"
 
 #ifdef GPT_HAVE_MICROHTTPD
@@ -19,6 +19,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define JSON "application/json"
@@ -46,16 +47,21 @@ struct header {
 };
 static const struct header none, closes = {"Connection", "close"};
 
-/* The library copies the bytes, so that the caller's buffer can go. A client
- * that is refused for lack of room gets the time after which it may come
- * again. */
-static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
-                                  const char *type, struct header more,
-                                  const char *bytes, size_t n)
+/* What note_connection() keeps with the connection. */
+static struct gpt_client *client_of(struct MHD_Connection *c)
 {
-    struct MHD_Response *r = MHD_create_response_from_buffer(
-        n, (void *)(uintptr_t)bytes, MHD_RESPMEM_MUST_COPY);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
 
+    return info ? info->socket_context : NULL;
+}
+
+/* A client that is refused for lack of room gets the time after which it may
+ * come again. */
+static enum MHD_Result send_response(struct MHD_Connection *c, int status,
+                                     const char *type, struct header more,
+                                     struct MHD_Response *r)
+{
     if (!r)
         return MHD_NO;
     MHD_add_response_header(r, "Content-Type", type);
@@ -72,6 +78,18 @@ static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
     enum MHD_Result result = MHD_queue_response(c, (unsigned)status, r);
     MHD_destroy_response(r);
     return result;
+}
+
+/* The library copies the bytes, so that the caller's buffer can go. */
+static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
+                                  const char *type, struct header more,
+                                  const char *bytes, size_t n)
+{
+    gpt_client_takes(client_of(c), n);
+    return send_response(c, status, type, more,
+                         MHD_create_response_from_buffer(
+                             n, (void *)(uintptr_t)bytes,
+                             MHD_RESPMEM_MUST_COPY));
 }
 
 /* Without memory for the message the connection is closed, which is an answer,
@@ -123,44 +141,66 @@ void gpt_http_wake(struct gpt_call *call)
     MHD_resume_connection(call->connection);
 }
 
-/* Bytes of a stream, when the library can send some. */
-static ssize_t read_stream(void *user, uint64_t at, char *buf, size_t max)
+void gpt_http_wake_last(struct gpt_call *call)
+{
+    gpt_client_takes(call->client, call->answer.len - call->sent);
+    gpt_http_wake(call);
+}
+
+/* The descriptor is open while the library has the call. */
+void gpt_http_drop(struct gpt_call *call)
+{
+    shutdown(call->fd, SHUT_RDWR);
+}
+
+/* Takes up to `max` bytes of an answer; the lock is held. Memory of what was
+ * sent is given back, so that a long answer is not kept whole, even where the
+ * client is always behind. */
+static size_t take_bytes(struct gpt_call *call, char *buf, size_t max)
+{
+    struct gpt_buf *answer = &call->answer;
+    const size_t left = answer->len - call->sent, n = left < max ? left : max;
+
+    memcpy(buf, answer->data + call->sent, n);
+    call->sent += n;
+    call->counted -= n;
+    call->server->answer_bytes -= n;
+    if (call->sent >= answer->len / 2) {
+        answer->len -= call->sent;
+        memmove(answer->data, answer->data + call->sent, answer->len);
+        call->sent = 0;
+        gpt_buf_fit(answer);
+    }
+    return n;
+}
+
+/* Bytes of an answer, when the library can send some. */
+static ssize_t read_answer(void *user, uint64_t at, char *buf, size_t max)
 {
     struct gpt_call *call = user;
     ssize_t n = 0;
 
     (void)at;
-    pthread_mutex_lock(call->lock);
+    pthread_mutex_lock(&call->server->lock);
     if (call->sent < call->answer.len) {
-        n = (ssize_t)gpt_min_i64((int64_t)max,
-                                 (int64_t)(call->answer.len - call->sent));
-        memcpy(buf, call->answer.data + call->sent, (size_t)n);
-        call->sent += (size_t)n;
-        /* Memory of what was sent is given back, so that a long stream is not
-         * kept whole, even where the client is always behind. */
-        if (call->sent >= call->answer.len / 2) {
-            call->answer.len -= call->sent;
-            memmove(call->answer.data, call->answer.data + call->sent,
-                    call->answer.len);
-            call->sent = 0;
-        }
+        n = (ssize_t)take_bytes(call, buf, max);
     } else if (call->done) {
         n = MHD_CONTENT_READER_END_OF_STREAM;
     } else {
         sleep_until_more(call);
     }
-    pthread_mutex_unlock(call->lock);
+    pthread_mutex_unlock(&call->server->lock);
     return n;
 }
 
 /* The size is not known, so that the library sends chunks; it asks
- * read_stream() for more whenever the client can take some, and a slow client
+ * read_answer() for more whenever the client can take some, and a slow client
  * costs memory for its own answer alone. */
 static enum MHD_Result send_stream(struct MHD_Connection *c,
                                    struct gpt_call *call)
 {
     struct MHD_Response *r = MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, 4096, read_stream, call, NULL);
+        MHD_SIZE_UNKNOWN, 4096, read_answer, call, NULL);
 
     if (!r)
         return MHD_NO;
@@ -176,18 +216,18 @@ static enum MHD_Result continue_call(struct gpt_server *s,
                                      struct MHD_Connection *c,
                                      struct gpt_call *call)
 {
-    enum MHD_Result result = MHD_YES;
-
     if (call->stream)
         return send_stream(c, call);
     pthread_mutex_lock(&s->lock);
-    if (call->done)
-        result = send_bytes(c, call->status, JSON, none, call->answer.data,
-                            call->answer.len);
-    else
+    const bool done = call->done;
+    if (!done)
         sleep_until_more(call);
     pthread_mutex_unlock(&s->lock);
-    return result;
+    return done ? send_response(c, call->status, JSON, none,
+                                MHD_create_response_from_callback(
+                                    call->answer.len, 16384, read_answer, call,
+                                    NULL))
+                : MHD_YES;
 }
 
 /* A full queue is an answer, too: a client that waits forever cannot try
@@ -204,14 +244,14 @@ static int queue_call(struct gpt_server *s, struct gpt_call *call)
     if (status == 0) {
         call->number = ++s->calls;
         call->owners = 2;
-        call->lock = &s->lock;
+        call->beside = s->here;
+        s->here = call;
         if (s->last)
             s->last->next = call;
         else
             s->first = call;
         s->last = call;
         s->queued++;
-        s->unsent++;
         pthread_cond_signal(&s->more);
     } else {
         s->refused++;
@@ -251,6 +291,7 @@ static enum MHD_Result begin_call(struct gpt_server *s,
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
 
     call->connection = c;
+    call->client = client_of(c);
     call->fd = info ? info->connect_fd : -1;
     int status = queue_call(s, call);
     if (status != 0) {
@@ -314,15 +355,6 @@ static enum MHD_Result refuse_request(struct gpt_server *s,
 
 /* ---- clients ---- */
 
-/* What note_connection() keeps with the connection. */
-static struct gpt_client *client_of(struct MHD_Connection *c)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-
-    return info ? info->socket_context : NULL;
-}
-
 /* A connection begins, or ends: the library closes the socket after this. */
 static void note_connection(void *user, struct MHD_Connection *c, void **own,
                             enum MHD_ConnectionNotificationCode code)
@@ -341,7 +373,7 @@ static void note_connection(void *user, struct MHD_Connection *c, void **own,
 
 void gpt_http_end_slow(struct gpt_http *h)
 {
-    gpt_clients_end_slow(&h->clients, (double)h->s->m->o->client_timeout);
+    gpt_clients_end_slow(&h->clients);
 }
 
 /* ---- parts of a request ---- */
@@ -387,7 +419,7 @@ static enum MHD_Result begin_request(struct gpt_http *h, struct request *q,
     if (refused)
         return send_refusal(c, 403, closes, NULL, refused);
     /* A connection may have been idle; its time is that of this body. */
-    gpt_clients_mark(&h->clients, client_of(c), false);
+    gpt_client_sends(client_of(c));
     q->route = gpt_route_find(
         h->s, path, method,
         MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization"),
@@ -429,7 +461,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c,
         *n = 0;
         return MHD_YES;
     }
-    gpt_clients_mark(&h->clients, client_of(c), true);
+    gpt_client_waits(client_of(c));
     if (!q->route)
         return refuse_request(h->s, c, path, q->refusal);
     return q->route->info ? send_info(h->s, c, q)
@@ -443,9 +475,9 @@ static void end_request(void *user, struct MHD_Connection *c, void **own,
     struct gpt_http *h = user;
     struct gpt_server *s = h->s;
     struct request *q = *own;
+    struct gpt_call **at;
 
-    (void)code;
-    gpt_clients_mark(&h->clients, client_of(c), false);
+    gpt_client_sends(client_of(c));
     if (!q)
         return;
     /* Only bytes that were kept were counted. */
@@ -456,8 +488,11 @@ static void end_request(void *user, struct MHD_Connection *c, void **own,
          * must not wake a connection that is no more. */
         q->call->gone = true;
         q->call->waiting = false;
-        bool last = --q->call->owners == 0;
-        s->unsent--;
+        s->untaken += code != MHD_REQUEST_TERMINATED_COMPLETED_OK;
+        for (at = &s->here; *at != q->call;)
+            at = &(*at)->beside;
+        *at = q->call->beside;
+        bool last = gpt_calls_disown(q->call);
         pthread_mutex_unlock(&s->lock);
         if (last)
             gpt_call_free(q->call);
@@ -480,7 +515,8 @@ int gpt_http_open(struct gpt_http **out, struct gpt_server *s,
     GPT_TRY(gpt_new(&h, 1, sizeof(*h), "a server", err));
     h->s = s;
     h->socket = -1;
-    gpt_clients_init(&h->clients);
+    gpt_clients_init(&h->clients, (double)s->m->o->client_timeout,
+                     (double)s->m->o->max_request_size);
     int status = gpt_listen(where, s->keys.n > 0, &h->socket, err);
     if (status != GPT_OK) {
         gpt_http_close(h);

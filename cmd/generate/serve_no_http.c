@@ -34,6 +34,16 @@ void gpt_http_wake(struct gpt_call *call)
     (void)call;
 }
 
+void gpt_http_wake_last(struct gpt_call *call)
+{
+    (void)call;
+}
+
+void gpt_http_drop(struct gpt_call *call)
+{
+    (void)call;
+}
+
 bool gpt_http_hung_up(const struct gpt_call *call)
 {
     (void)call;

@@ -1,6 +1,6 @@
-/* The queue of a server's calls. The thread of HTTP adds calls at its end
- * (serve_http.c); the main thread alone takes texts from its head. Start at
- * gpt_calls_next(). */
+/* The queue of a server's calls, and the memory of their answers. The thread of
+ * HTTP adds calls at its end (serve_http.c); the main thread alone takes texts
+ * from its head. Start at gpt_calls_next(). */
 #include "cmd/generate/serve.h"
 
 #include "base/thread.h"
@@ -70,6 +70,45 @@ void gpt_calls_take(struct gpt_server *s, struct gpt_call_text *t)
     if (t->call->begun == t->call->wanted)
         gpt_calls_leave(s, t->call, NULL);
     pthread_mutex_unlock(&s->lock);
+}
+
+bool gpt_calls_disown(struct gpt_call *call)
+{
+    if (--call->owners > 0)
+        return false;
+    call->server->answer_bytes -= call->counted;
+    return true;
+}
+
+/* The longest answer that is here: the others have done less to fill the
+ * memory. */
+static struct gpt_call *longest(const struct gpt_server *s)
+{
+    struct gpt_call *found = s->here;
+
+    for (struct gpt_call *call = found; call; call = call->beside)
+        if (call->counted > found->counted)
+            found = call;
+    return found;
+}
+
+/* A call that is cut is left alone until it is done. */
+void gpt_calls_count(struct gpt_call *call)
+{
+    struct gpt_server *s = call->server;
+    const size_t most = (size_t)GPT_ANSWERS_REQUESTS *
+                        (size_t)s->m->o->max_request_size;
+    const size_t held = call->bytes + call->answer.len - call->sent;
+
+    s->answer_bytes += held - call->counted;
+    call->counted = held;
+    struct gpt_call *most_of_all = s->answer_bytes > most ? longest(s) : NULL;
+    if (!most_of_all)
+        return;
+    if (most_of_all->done)
+        gpt_http_drop(most_of_all);
+    else if (!most_of_all->cut)
+        most_of_all->cut = 507;
 }
 
 /* Calls that wait are refused at the end; those whose texts are under way are

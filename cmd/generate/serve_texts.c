@@ -13,9 +13,9 @@
 static void leave_call(struct gpt_server *s, struct gpt_call *call)
 {
     pthread_mutex_lock(&s->lock);
-    bool last = --call->owners == 0;
+    bool last = gpt_calls_disown(call);
     if (!last)
-        gpt_http_wake(call);
+        gpt_http_wake_last(call);
     pthread_mutex_unlock(&s->lock);
     if (last)
         gpt_call_free(call);
@@ -42,6 +42,7 @@ static void add_to_answer(struct gpt_server *s, struct gpt_call *call,
     } else if (gpt_buf_add(&call->answer, bytes->data, bytes->len) != GPT_OK) {
         lose_call(call);
     }
+    gpt_calls_count(call);
     call->status = call->cut ? call->cut : 200;
     gpt_http_wake(call);
     pthread_mutex_unlock(&s->lock);
@@ -129,8 +130,9 @@ static bool is_over(struct gpt_serving *w, struct gpt_call *call)
     const int64_t most = GPT_CALL_REQUESTS * w->s.m->o->max_request_size;
 
     pthread_mutex_lock(&w->s.lock);
+    gpt_calls_count(call);
     const bool gone = call->gone;
-    const size_t bytes = call->bytes + call->answer.len - call->sent;
+    const size_t bytes = call->counted;
     pthread_mutex_unlock(&w->s.lock);
     if (!call->cut && (int64_t)bytes > most)
         call->cut = 413;
@@ -233,6 +235,7 @@ static int echo_prompt(struct gpt_serving *w, struct gpt_call_text *t,
     struct gpt_call_text *echo = &call->repeated;
 
     if (!call->repeats || echo->prompt != t->prompt) {
+        call->bytes -= gpt_answer_held(echo);
         gpt_call_text_free(echo);
         *echo = (struct gpt_call_text){.call = call, .prompt = t->prompt};
         call->repeats = true;

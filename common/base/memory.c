@@ -344,6 +344,16 @@ int gpt_buf_printf(struct gpt_buf *b, const char *fmt, ...)
     return status;
 }
 
+void gpt_buf_fit(struct gpt_buf *b)
+{
+    char *data = b->data ? realloc(b->data, b->len + 1) : NULL;
+
+    if (!data)
+        return;
+    b->data = data;
+    b->cap = b->len + 1;
+}
+
 void gpt_buf_free(struct gpt_buf *b)
 {
     free(b->data);

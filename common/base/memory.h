@@ -74,6 +74,8 @@ struct gpt_buf {
 int gpt_buf_add(struct gpt_buf *b, const void *p, size_t n) GPT_MUST_USE;
 int gpt_buf_reserve(struct gpt_buf *b, size_t more) GPT_MUST_USE;
 int gpt_buf_printf(struct gpt_buf *b, const char *fmt, ...) GPT_PRINTF(2, 3);
+/* Gives back the room that is behind its bytes. */
+void gpt_buf_fit(struct gpt_buf *b);
 void gpt_buf_free(struct gpt_buf *b);
 
 #endif

@@ -175,6 +175,83 @@ fi
 answers 'and others are served' 200 /v1/completions '{"prompt": "a"}'
 stop_server
 
+# ---- answers that are taken slowly ----
+# A client that takes a megabyte a second is never idle for long; its answer of
+# ten has to be gone after three seconds.
+taking='use Socket; use Time::HiRes "sleep";
+    my ($port, $stream) = @ARGV;
+    socket(my $s, PF_INET, SOCK_STREAM, 0);
+    setsockopt($s, SOL_SOCKET, SO_RCVBUF, 65536);
+    connect($s, sockaddr_in($port, inet_aton("127.0.0.1"))) or die;
+    my $b = "{\"prompt\": \"a\", \"n\": 12, \"max_tokens\": 400,
+        \"logprobs\": 100, \"ignore_eos\": true, \"stream\": $stream}";
+    syswrite $s, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+        . "Connection: close\r\nContent-Length: " . length($b) . "\r\n\r\n$b";
+    my $end = "";
+    while (sysread $s, my $part, 65536) {
+        $end = substr $end . $part, -20;
+        sleep 0.06;
+    }
+    print $end =~ /\}\n$|DONE/ ? "whole" : "cut", "\n";'
+if perl -MSocket -MTime::HiRes -e 1 2>/dev/null; then
+    serve --load ckpt --client-timeout 3 --max-request-size 32Mi
+    for stream in false true; do
+        check "an answer that is taken slowly, stream $stream" test \
+            "$(perl -e "$taking" "${url##*:}" $stream)" = cut
+    done
+    ask /metrics ''
+    out_has 'gpt_answers_untaken_total 2'
+    out_has 'gpt_answer_bytes 0'
+    stop_server
+else
+    skip 'perl has no sockets' || :
+fi
+
+# ---- answers that are too long together ----
+# Each of four is shorter than the megabyte that it may have, and all are longer
+# than two. They wait behind a call that takes all places, so that they are
+# under way at the same time.
+crowd() { # texts of the first call
+    serve --load ckpt --batch-size 4 --max-request-size 32Ki
+    curl -s -m 100 -o first "$url/v1/completions" -d "{\"prompt\": \"a\",
+        \"n\": $1, \"max_tokens\": 900, \"ignore_eos\": true}" &
+    clients=$!
+    until ask /metrics '' && grep -q '^gpt_requests_running [1-9]' out; do
+        kill -0 "$clients" || break
+    done
+    for i in 1 2 3 4; do
+        curl -s -m 100 -o "one.$i" -w '%{http_code}' "$url/v1/completions" \
+            -d '{"prompt": "a", "max_tokens": 400, "logprobs": 90,
+            "ignore_eos": true}' >"status.$i" &
+        clients="$clients $!"
+    done
+    waited=false
+    while ask /metrics '' && ! grep -q '^gpt_requests_running 0$' out; do
+        ! grep -q '^gpt_requests_waiting 4$' out || waited=true
+        sleep 0.05
+    done
+    for p in $clients; do
+        wait "$p"
+    done
+    $waited
+}
+texts=8
+until crowd $texts || [ $texts -ge 512 ]; do
+    stop_server
+    texts=$((texts * 4))
+done
+check 'two make room for the others' test "$(for i in 1 2 3 4; do
+    cat status.$i
+    echo
+done | sort | tr -d '\n')" = 200200507507 || grep . status.?
+cat one.? >out
+out_has 'the server has no memory for the answer beside others'
+answers 'and one alone has it' 200 /v1/completions \
+    '{"prompt": "a", "max_tokens": 400, "logprobs": 90, "ignore_eos": true}'
+is_taken() { ask /metrics '' && grep -q '^gpt_answer_bytes 0$' out; }
+check 'no memory is held in the end' until_true 10 is_taken
+stop_server
+
 # ---- prompts that wait ----
 # A call of many texts takes both places in turns. Two calls come meanwhile: the
 # places of its last two texts are free after the same step, and both prompts
