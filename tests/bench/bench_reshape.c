@@ -251,6 +251,7 @@ static double convert_once(struct gpt_reshape_options *o, struct made *made,
                            double *error)
 {
     struct gpt_reshape r;
+    const char *how;
 
     remove_tree(o->save);
     const double begin = bench_clock();
@@ -260,7 +261,7 @@ static double convert_once(struct gpt_reshape_options *o, struct made *made,
     const double seconds = bench_clock() - begin;
     *made = (struct made){r.target.bytes, r.target.n_files};
     if (error)
-        *error = gpt_reshape_verify(&r, &err) != GPT_OK;
+        *error = gpt_reshape_verify(&r, &how, &err) != GPT_OK;
     gpt_reshape_close(&r);
     return seconds;
 }
