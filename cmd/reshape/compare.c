@@ -40,6 +40,12 @@ static const struct gpt_packing *packing_of(const struct gpt_tensor *t)
     return t->n && t->pieces[0].packed ? t->pieces[0].packed->packing : NULL;
 }
 
+const struct gpt_packing *gpt_compare_packing(const struct gpt_tensor *in,
+                                              const struct gpt_tensor *out)
+{
+    return packing_of(in) ? NULL : packing_of(out);
+}
+
 /* The input is cast on the way, by the code that writes checkpoints but in
  * other boxes. Rows are permuted by some formats, and none cuts them into
  * blocks in another way: packing a row again gives the same blocks. `different`
@@ -48,7 +54,7 @@ static int compare_tiles(const struct gpt_tensor *in,
                          const struct gpt_tensor *out, int64_t rows,
                          uint8_t *tiles, int different, struct gpt_err *err)
 {
-    const struct gpt_packing *packing = packing_of(out);
+    const struct gpt_packing *packing = gpt_compare_packing(in, out);
     uint8_t *a = tiles, *b = tiles + GPT_TILE_BYTES;
     int64_t shape[GPT_TENSOR_DIMS], begin[GPT_TENSOR_DIMS] = {0}, row, step;
 
@@ -58,7 +64,7 @@ static int compare_tiles(const struct gpt_tensor *in,
         GPT_TRY(gpt_signals_check(err));
         shape[0] = gpt_min_i64(step, rows - begin[0]);
         GPT_TRY(gpt_tensor_gather(in, begin, shape, out->dtype, a, err));
-        if (packing && packing->pack && !packing_of(in))
+        if (packing && packing->pack)
             gpt_packing_round(packing, (float *)(void *)a,
                               shape[0] * row / (int64_t)sizeof(float));
         GPT_TRY(gpt_tensor_gather(out, begin, shape, out->dtype, b, err));
@@ -236,9 +242,9 @@ static int compare_pair(struct pair *p, const struct gpt_tensor *y,
         return GPT_OK;
     GPT_TRY(check_columns(x, y, err));
     GPT_TRY(check_types(x, y, dtype, err));
-    if (packing_of(y) && !packing_of(x) &&
-        (!*packing || !packing_of(y)->how))
-        *packing = packing_of(y);
+    const struct gpt_packing *here = gpt_compare_packing(x, y);
+    if (here && (!*packing || !here->how))
+        *packing = here;
     const int64_t rows = rows_of(p, x, y);
     p->n++;
     p->elements += rows * columns_of(x);
