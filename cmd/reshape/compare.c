@@ -94,6 +94,10 @@ struct pair {
     uint8_t *tiles;
     int64_t n, elements; /* that were compared */
     bool state_apart;    /* only one of the two has optimizer state */
+    /* of what b is packed by, and a not: one of few bits, and what one says
+     * that has no type of its own; NULL: none */
+    const struct gpt_packing *packing;
+    const char *how;
 };
 
 /* Also after one that did not open: a source is zero then. */
@@ -216,10 +220,11 @@ static int check_types(const struct gpt_tensor *x, const struct gpt_tensor *y,
                        enum gpt_dtype dtype, struct gpt_err *err)
 {
     const bool state = gpt_name_is_optimizer(y->name);
+    const struct gpt_packing *packing = packing_of(y);
 
-    if (x->dtype == y->dtype && !packing_of(y) == !packing_of(x))
+    if (x->dtype == y->dtype && !packing == !packing_of(x))
         return GPT_OK;
-    if (!state && packing_of(y) && dtype == GPT_N_DTYPES)
+    if (!state && packing && (packing->how || dtype == GPT_N_DTYPES))
         return GPT_OK; /* the sentence says so */
     if (!state && y->dtype == dtype)
         return GPT_OK;
@@ -228,12 +233,10 @@ static int check_types(const struct gpt_tensor *x, const struct gpt_tensor *y,
                     gpt_dtype_name(y->dtype));
 }
 
-/* *packing is set where the second is packed and the first is not: equality is
- * then that of what packing makes of the first. */
+/* Where the second is packed and the first is not, equality is that of what
+ * packing makes of the first. */
 static int compare_pair(struct pair *p, const struct gpt_tensor *y,
-                        enum gpt_dtype dtype,
-                        const struct gpt_packing **packing,
-                        struct gpt_err *err)
+                        enum gpt_dtype dtype, struct gpt_err *err)
 {
     const struct gpt_tensor *x;
 
@@ -242,9 +245,11 @@ static int compare_pair(struct pair *p, const struct gpt_tensor *y,
         return GPT_OK;
     GPT_TRY(check_columns(x, y, err));
     GPT_TRY(check_types(x, y, dtype, err));
-    const struct gpt_packing *here = gpt_compare_packing(x, y);
-    if (here && (!*packing || !here->how))
-        *packing = here;
+    const struct gpt_packing *packing = gpt_compare_packing(x, y);
+    if (packing && packing->how)
+        p->how = packing->how;
+    else if (packing)
+        p->packing = packing;
     const int64_t rows = rows_of(p, x, y);
     p->n++;
     p->elements += rows * columns_of(x);
@@ -254,28 +259,27 @@ static int compare_pair(struct pair *p, const struct gpt_tensor *y,
 /* The tensors of both are asked for: one that only the first has is missing in
  * the second. */
 static int compare_all(struct pair *p, enum gpt_dtype dtype,
-                       const struct gpt_packing **packing, struct gpt_err *err)
+                       struct gpt_err *err)
 {
     const struct gpt_tensor *other;
 
     for (int64_t i = 0; i < p->a.n_tensors; i++)
         GPT_TRY(find_other(p, &p->b, p->path_b, &p->a.tensors[i], &other, err));
     for (int64_t i = 0; i < p->b.n_tensors; i++)
-        GPT_TRY(compare_pair(p, &p->b.tensors[i], dtype, packing, err));
+        GPT_TRY(compare_pair(p, &p->b.tensors[i], dtype, err));
     return GPT_OK;
 }
 
 /* One sentence, which a log can be searched for. What was rounded before is
  * part of it: "equal" alone would claim more than was compared. */
 static int print_equal(struct gpt_buf *out, const struct pair *p,
-                       enum gpt_dtype dtype, const struct gpt_packing *packing)
+                       enum gpt_dtype dtype)
 {
+    const bool rounds = p->packing || dtype != GPT_N_DTYPES;
     char count[32], word[48] = "bit for bit";
 
-    if (packing && packing->how)
-        snprintf(word, sizeof(word), "%s", packing->how);
-    else if (packing)
-        snprintf(word, sizeof(word), "after packing to %s", packing->name);
+    if (p->packing)
+        snprintf(word, sizeof(word), "after packing to %s", p->packing->name);
     else if (dtype != GPT_N_DTYPES)
         snprintf(word, sizeof(word), "after rounding to %s",
                  dtype == GPT_BF16  ? "bf16"
@@ -288,7 +292,11 @@ static int print_equal(struct gpt_buf *out, const struct pair *p,
         GPT_TRY(gpt_buf_printf(out, i ? " and " : " with "));
         GPT_TRY(gpt_buf_add_shown(out, p->a.adapters[i], ""));
     }
-    GPT_TRY(gpt_buf_printf(out, ", %s: %lld tensor%s, %s elements\n", word,
+    if (rounds || !p->how)
+        GPT_TRY(gpt_buf_printf(out, ", %s", word));
+    if (p->how)
+        GPT_TRY(gpt_buf_printf(out, ", %s%s", rounds ? "and " : "", p->how));
+    GPT_TRY(gpt_buf_printf(out, ": %lld tensor%s, %s elements\n",
                            (long long)p->n, gpt_plural(p->n),
                            gpt_text_si(count, (double)p->elements)));
     return p->state_apart
@@ -303,13 +311,12 @@ int gpt_compare_equal(struct gpt_buf *out, const char *a, const char *b,
                       const struct gpt_list *adapters, enum gpt_dtype dtype,
                       struct gpt_err *err)
 {
-    const struct gpt_packing *packing = NULL;
     struct pair p;
     int status;
 
     GPT_TRY_GOTO(status, open_pair(&p, a, b, adapters, err), out);
-    GPT_TRY_GOTO(status, compare_all(&p, dtype, &packing, err), out);
-    if (print_equal(out, &p, dtype, packing) != GPT_OK)
+    GPT_TRY_GOTO(status, compare_all(&p, dtype, err), out);
+    if (print_equal(out, &p, dtype) != GPT_OK)
         status = gpt_no_memory(err, "the report");
 out:
     close_pair(&p);
