@@ -215,14 +215,15 @@ static int check_columns(const struct gpt_tensor *x, const struct gpt_tensor *y,
 /* ---- equality ---- */
 
 /* A type that differs is a difference, unless it is the one that was asked for;
- * optimizer state is never cast. */
+ * optimizer state is never cast. What the first alone is packed by is none: its
+ * elements are floats when they are read. */
 static int check_types(const struct gpt_tensor *x, const struct gpt_tensor *y,
                        enum gpt_dtype dtype, struct gpt_err *err)
 {
     const bool state = gpt_name_is_optimizer(y->name);
-    const struct gpt_packing *packing = packing_of(y);
+    const struct gpt_packing *packing = gpt_compare_packing(x, y);
 
-    if (x->dtype == y->dtype && !packing == !packing_of(x))
+    if (x->dtype == y->dtype && !packing)
         return GPT_OK;
     if (!state && packing && (packing->how || dtype == GPT_N_DTYPES))
         return GPT_OK; /* the sentence says so */

@@ -496,6 +496,11 @@ round() { # arch options...
         expect 0 "$arch: is it" gpt-reshape verify "own-$arch" last.gguf \
             --target-params-dtype bf16
         out_has 'after rounding to bf16, and after adding 1 to norms in fp32: '
+        expect 0 "$arch: floats of a packed file" into "own-$arch.gguf" floats
+        expect 0 'are what the file has' gpt-reshape verify "own-$arch.gguf" \
+            floats
+        out_has 'equals own-'"$arch"'.gguf, bit for bit: '
+        rm -r floats
         ;;
     esac
     out=own-$arch.gguf
