@@ -40,6 +40,12 @@ static const struct gpt_packing *packing_of(const struct gpt_tensor *t)
     return t->n && t->pieces[0].packed ? t->pieces[0].packed->packing : NULL;
 }
 
+const struct gpt_packing *gpt_compare_packing(const struct gpt_tensor *in,
+                                              const struct gpt_tensor *out)
+{
+    return packing_of(in) ? NULL : packing_of(out);
+}
+
 /* The input is cast on the way, by the code that writes checkpoints but in
  * other boxes. Rows are permuted by some formats, and none cuts them into
  * blocks in another way: packing a row again gives the same blocks. `different`
@@ -48,7 +54,7 @@ static int compare_tiles(const struct gpt_tensor *in,
                          const struct gpt_tensor *out, int64_t rows,
                          uint8_t *tiles, int different, struct gpt_err *err)
 {
-    const struct gpt_packing *packing = packing_of(out);
+    const struct gpt_packing *packing = gpt_compare_packing(in, out);
     uint8_t *a = tiles, *b = tiles + GPT_TILE_BYTES;
     int64_t shape[GPT_TENSOR_DIMS], begin[GPT_TENSOR_DIMS] = {0}, row, step;
 
@@ -58,7 +64,7 @@ static int compare_tiles(const struct gpt_tensor *in,
         GPT_TRY(gpt_signals_check(err));
         shape[0] = gpt_min_i64(step, rows - begin[0]);
         GPT_TRY(gpt_tensor_gather(in, begin, shape, out->dtype, a, err));
-        if (packing && packing->pack && !packing_of(in))
+        if (packing && packing->pack)
             gpt_packing_round(packing, (float *)(void *)a,
                               shape[0] * row / (int64_t)sizeof(float));
         GPT_TRY(gpt_tensor_gather(out, begin, shape, out->dtype, b, err));
@@ -88,6 +94,10 @@ struct pair {
     uint8_t *tiles;
     int64_t n, elements; /* that were compared */
     bool state_apart;    /* only one of the two has optimizer state */
+    /* of what b is packed by, and a not: one of few bits, and what one says
+     * that has no type of its own; NULL: none */
+    const struct gpt_packing *packing;
+    const char *how;
 };
 
 /* Also after one that did not open: a source is zero then. */
@@ -205,15 +215,17 @@ static int check_columns(const struct gpt_tensor *x, const struct gpt_tensor *y,
 /* ---- equality ---- */
 
 /* A type that differs is a difference, unless it is the one that was asked for;
- * optimizer state is never cast. */
+ * optimizer state is never cast. What the first alone is packed by is none: its
+ * elements are floats when they are read. */
 static int check_types(const struct gpt_tensor *x, const struct gpt_tensor *y,
                        enum gpt_dtype dtype, struct gpt_err *err)
 {
     const bool state = gpt_name_is_optimizer(y->name);
+    const struct gpt_packing *packing = gpt_compare_packing(x, y);
 
-    if (x->dtype == y->dtype && !packing_of(y) == !packing_of(x))
+    if (x->dtype == y->dtype && !packing)
         return GPT_OK;
-    if (!state && packing_of(y) && dtype == GPT_N_DTYPES)
+    if (!state && packing && (packing->how || dtype == GPT_N_DTYPES))
         return GPT_OK; /* the sentence says so */
     if (!state && y->dtype == dtype)
         return GPT_OK;
@@ -222,12 +234,10 @@ static int check_types(const struct gpt_tensor *x, const struct gpt_tensor *y,
                     gpt_dtype_name(y->dtype));
 }
 
-/* *packing is set where the second is packed and the first is not: equality is
- * then that of what packing makes of the first. */
+/* Where the second is packed and the first is not, equality is that of what
+ * packing makes of the first. */
 static int compare_pair(struct pair *p, const struct gpt_tensor *y,
-                        enum gpt_dtype dtype,
-                        const struct gpt_packing **packing,
-                        struct gpt_err *err)
+                        enum gpt_dtype dtype, struct gpt_err *err)
 {
     const struct gpt_tensor *x;
 
@@ -236,9 +246,11 @@ static int compare_pair(struct pair *p, const struct gpt_tensor *y,
         return GPT_OK;
     GPT_TRY(check_columns(x, y, err));
     GPT_TRY(check_types(x, y, dtype, err));
-    if (packing_of(y) && !packing_of(x) &&
-        (!*packing || !packing_of(y)->how))
-        *packing = packing_of(y);
+    const struct gpt_packing *packing = gpt_compare_packing(x, y);
+    if (packing && packing->how)
+        p->how = packing->how;
+    else if (packing)
+        p->packing = packing;
     const int64_t rows = rows_of(p, x, y);
     p->n++;
     p->elements += rows * columns_of(x);
@@ -248,28 +260,27 @@ static int compare_pair(struct pair *p, const struct gpt_tensor *y,
 /* The tensors of both are asked for: one that only the first has is missing in
  * the second. */
 static int compare_all(struct pair *p, enum gpt_dtype dtype,
-                       const struct gpt_packing **packing, struct gpt_err *err)
+                       struct gpt_err *err)
 {
     const struct gpt_tensor *other;
 
     for (int64_t i = 0; i < p->a.n_tensors; i++)
         GPT_TRY(find_other(p, &p->b, p->path_b, &p->a.tensors[i], &other, err));
     for (int64_t i = 0; i < p->b.n_tensors; i++)
-        GPT_TRY(compare_pair(p, &p->b.tensors[i], dtype, packing, err));
+        GPT_TRY(compare_pair(p, &p->b.tensors[i], dtype, err));
     return GPT_OK;
 }
 
 /* One sentence, which a log can be searched for. What was rounded before is
  * part of it: "equal" alone would claim more than was compared. */
 static int print_equal(struct gpt_buf *out, const struct pair *p,
-                       enum gpt_dtype dtype, const struct gpt_packing *packing)
+                       enum gpt_dtype dtype)
 {
+    const bool rounds = p->packing || dtype != GPT_N_DTYPES;
     char count[32], word[48] = "bit for bit";
 
-    if (packing && packing->how)
-        snprintf(word, sizeof(word), "%s", packing->how);
-    else if (packing)
-        snprintf(word, sizeof(word), "after packing to %s", packing->name);
+    if (p->packing)
+        snprintf(word, sizeof(word), "after packing to %s", p->packing->name);
     else if (dtype != GPT_N_DTYPES)
         snprintf(word, sizeof(word), "after rounding to %s",
                  dtype == GPT_BF16  ? "bf16"
@@ -282,7 +293,11 @@ static int print_equal(struct gpt_buf *out, const struct pair *p,
         GPT_TRY(gpt_buf_printf(out, i ? " and " : " with "));
         GPT_TRY(gpt_buf_add_shown(out, p->a.adapters[i], ""));
     }
-    GPT_TRY(gpt_buf_printf(out, ", %s: %lld tensor%s, %s elements\n", word,
+    if (rounds || !p->how)
+        GPT_TRY(gpt_buf_printf(out, ", %s", word));
+    if (p->how)
+        GPT_TRY(gpt_buf_printf(out, ", %s%s", rounds ? "and " : "", p->how));
+    GPT_TRY(gpt_buf_printf(out, ": %lld tensor%s, %s elements\n",
                            (long long)p->n, gpt_plural(p->n),
                            gpt_text_si(count, (double)p->elements)));
     return p->state_apart
@@ -297,13 +312,12 @@ int gpt_compare_equal(struct gpt_buf *out, const char *a, const char *b,
                       const struct gpt_list *adapters, enum gpt_dtype dtype,
                       struct gpt_err *err)
 {
-    const struct gpt_packing *packing = NULL;
     struct pair p;
     int status;
 
     GPT_TRY_GOTO(status, open_pair(&p, a, b, adapters, err), out);
-    GPT_TRY_GOTO(status, compare_all(&p, dtype, &packing, err), out);
-    if (print_equal(out, &p, dtype, packing) != GPT_OK)
+    GPT_TRY_GOTO(status, compare_all(&p, dtype, err), out);
+    if (print_equal(out, &p, dtype) != GPT_OK)
         status = gpt_no_memory(err, "the report");
 out:
     close_pair(&p);

@@ -15,6 +15,10 @@ int gpt_compare_rows(const struct gpt_tensor *in, const struct gpt_tensor *out,
                      int64_t rows, uint8_t *tiles,
                      struct gpt_err *err) GPT_MUST_USE;
 
+/* How `out` is packed where `in` is not; NULL: in no way. */
+const struct gpt_packing *gpt_compare_packing(const struct gpt_tensor *in,
+                                              const struct gpt_tensor *out);
+
 /* Appends a sentence that says in what way the checkpoint at b equals that at
  * a, with the adapters (NULL: none) merged into that. dtype: the type that a's
  * parameters are rounded to first; GPT_N_DTYPES: none. GPT_EFAIL when they

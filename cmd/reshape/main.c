@@ -178,8 +178,9 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
             gpt_info("%s: equals the input%s, %s", r->o->save, with,
                      how ? how : "bit for bit");
         else
-            gpt_info("%s: equals the input%s after rounding to %s", r->o->save,
-                     with, o->dtype);
+            gpt_info("%s: equals the input%s after rounding to %s%s%s",
+                     r->o->save, with, o->dtype, how ? ", and " : "",
+                     how ? how : "");
     }
     return GPT_OK;
 }

@@ -341,11 +341,6 @@ int gpt_reshape_write(struct gpt_reshape *r, gpt_bytes_done *done,
 
 /* ---- verifying ---- */
 
-static const struct gpt_packing *packing_of(const struct gpt_tensor *t)
-{
-    return t->n && t->pieces[0].packed ? t->pieces[0].packed->packing : NULL;
-}
-
 /* Compares every tensor of the output with the input's tensor of that name,
  * after the cast. Rows that only one of the two has are padding, which may
  * differ. *how is set where numbers are stored otherwise than as they are. */
@@ -361,8 +356,10 @@ static int compare_tensors(const struct gpt_source *in,
         const struct gpt_tensor *to = &out->tensors[i];
         const struct gpt_tensor *from = gpt_source_find(in, to->name);
 
-        if (from && packing_of(to) && !packing_of(from) && packing_of(to)->how)
-            *how = packing_of(to)->how;
+        const struct gpt_packing *packing =
+            from ? gpt_compare_packing(from, to) : NULL;
+        if (packing && packing->how)
+            *how = packing->how;
         if (from)
             status = gpt_compare_rows(
                 from, to, gpt_min_i64(from->shape[0], to->shape[0]), tiles,

@@ -299,6 +299,9 @@ bool gpt_path_ends_in(const char *path, const char *suffix);
 /* True when "dir/name" exists; name may be a path of several parts, or NULL,
  * which no directory holds. */
 bool gpt_path_holds(const char *dir, const char *name);
+/* Cuts off the last name of a path, in a buffer of two bytes or more; the path
+ * becomes "." where it has no other name. False where nothing is above it. */
+bool gpt_path_to_parent(char *path);
 /* Writes the path itself if it is there, or the nearest above it that is. False
  * when that is not known. */
 bool gpt_path_nearest(char nearest[GPT_PATH_BYTES], const char *path);

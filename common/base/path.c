@@ -183,8 +183,7 @@ int gpt_path_join(char *buf, size_t cap, const char *dir, const char *name,
     return GPT_OK;
 }
 
-/* Cuts off the last name; false where there is none. */
-static bool to_parent(char *path)
+bool gpt_path_to_parent(char *path)
 {
     char *slash = strrchr(path, '/');
 
@@ -204,7 +203,8 @@ bool gpt_path_nearest(char nearest[GPT_PATH_BYTES], const char *path)
     if (snprintf(nearest, GPT_PATH_BYTES, "%s", path) >= GPT_PATH_BYTES)
         return false;
     while (stat(nearest, &st) != 0)
-        if ((errno != ENOENT && errno != ENOTDIR) || !to_parent(nearest))
+        if ((errno != ENOENT && errno != ENOTDIR) ||
+            !gpt_path_to_parent(nearest))
             return false;
     return true;
 }
@@ -264,12 +264,12 @@ bool gpt_path_below(const char *path, const char *dir)
 
     if (snprintf(there, sizeof(there), "%s", path) >= (int)sizeof(there))
         return false;
-    while (!(full = realpath(there, NULL)) && to_parent(there))
+    while (!(full = realpath(there, NULL)) && gpt_path_to_parent(there))
         continue;
     if (!full)
         return false;
-    bool more = strcmp(there, path) != 0 || to_parent(full);
-    for (; more && !below; more = to_parent(full))
+    bool more = strcmp(there, path) != 0 || gpt_path_to_parent(full);
+    for (; more && !below; more = gpt_path_to_parent(full))
         below = gpt_path_same(full, dir);
     free(full);
     return below;

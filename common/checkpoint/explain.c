@@ -126,23 +126,11 @@ static bool find_above(const char *file, char dir[GPT_PATH_BYTES])
 {
     enum { LEVELS = 3 };
 
-    if (strlen(file) >= GPT_PATH_BYTES)
+    if (snprintf(dir, GPT_PATH_BYTES, "%s", file) >= GPT_PATH_BYTES)
         return false;
-    memcpy(dir, file, strlen(file) + 1);
-    for (int i = 0; i < LEVELS; i++) {
-        char *slash = strrchr(dir, '/');
-
-        if (slash == dir) /* a root's slash stays */
-            slash++;
-        if (slash)
-            *slash = '\0';
-        else
-            memcpy(dir, ".", 2);
+    for (int i = 0; i < LEVELS && gpt_path_to_parent(dir); i++)
         if (gpt_format_of(dir))
             return true;
-        if (!slash)
-            return false;
-    }
     return false;
 }
 
@@ -150,7 +138,6 @@ static bool find_above(const char *file, char dir[GPT_PATH_BYTES])
  * name the one that says what the model is, or have half of a download. */
 static int explain_file(const char *path, struct gpt_err *err)
 {
-    const char *slash = strrchr(path, '/');
     char dir[GPT_PATH_BYTES];
 
     if (gpt_path_ends_in(path, ".gguf"))
@@ -159,9 +146,8 @@ static int explain_file(const char *path, struct gpt_err *err)
     if (find_above(path, dir))
         return gpt_hint(err, "it is a file of a checkpoint: name the "
                              "directory, '%.200s'", dir);
-    snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path) : 1,
-             slash ? path : ".");
-    if (explain_lacking(dir, err))
+    if (snprintf(dir, sizeof(dir), "%s", path) < GPT_PATH_BYTES &&
+        gpt_path_to_parent(dir) && explain_lacking(dir, err))
         return GPT_OK;
     return gpt_hint(err, "it is a file: name the directory of a checkpoint");
 }

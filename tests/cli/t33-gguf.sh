@@ -485,7 +485,23 @@ round() { # arch options...
     expect 0 "$arch: a model" run "own-$arch" $*
     expect 0 "$arch: into a file" into "own-$arch" "own-$arch.gguf" --verify
     case $arch in
-    gemma*) err_has 'equals the input, after adding 1 to norms in fp32' ;;
+    gemma*)
+        err_has 'equals the input, after adding 1 to norms in fp32'
+        for type in q8_0 bf16; do
+            expect 0 "$arch: as $type" into "own-$arch" typed.gguf --verify \
+                --target-params-dtype $type
+            err_has "after rounding to $type, and after adding 1 to norms"
+            mv typed.gguf last.gguf
+        done
+        expect 0 "$arch: is it" gpt-reshape verify "own-$arch" last.gguf \
+            --target-params-dtype bf16
+        out_has 'after rounding to bf16, and after adding 1 to norms in fp32: '
+        expect 0 "$arch: floats of a packed file" into "own-$arch.gguf" floats
+        expect 0 'are what the file has' gpt-reshape verify "own-$arch.gguf" \
+            floats
+        out_has 'equals own-'"$arch"'.gguf, bit for bit: '
+        rm -r floats
+        ;;
     esac
     out=own-$arch.gguf
     check "$arch: by its name" grep -qaF "$arch.context_length" "$out"

@@ -80,6 +80,8 @@ perl -0777 -i -pe 's/\x01\0{7}\0{2}\x80\x40/\x01\0\0\0\0\0\0\0\0\0\x40\x40/' \
     unlike/global_step3/*.pt
 expect 0 'steps that differ' into unlike countless
 err_has 'its parameters have different counts of steps'
+check 'leave all weights as they were computed with' gpt-reshape verify \
+    stateless countless
 cp -r "$whole" buried
 sed -i 's/fp32_groups_flat/fp32_groups_gone/; s/param_groups/param_buried/' \
     buried/global_step3/*.pt

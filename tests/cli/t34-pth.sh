@@ -144,10 +144,14 @@ err_has 'n_kv_heads is 2, and each of them has copies in 2 files, which differ'
 changed llama_copies "$(swapped 1)"
 expect 3 'and in another layer, when it is converted' into changed mixed -q
 err_has "01.pth: tensor 'layers.1.attention.wk.weight' is not that of consolidated"
+expect 0 'of which nobody asks' into changed unasked -q --no-verify-input
 changed llama_copies \
     's/layers.([01]).ffn/"layers." . (1 - $1) . ".ffn"/ge if $ARGV =~ /03/'
 expect 0 'copies of norms that differ' into changed mixed -q
 err_has "differ, 2 in all, first 'layers.0.ffn_norm.weight' of consolidated.03"
+expect 0 'nor of those' into changed unasked -q -f --no-verify-input
+check 'without a word' sh -c '! grep -q "in all, first" "$1"' \
+    sh "$scratch/err"
 
 # ---- LitGPT ----
 moments litgpt 0000001 32704

@@ -27,6 +27,7 @@ struct whole {
     bool *copy, *buffer;                /* of tensors: marks */
     const struct gpt_pickle_value **states; /* of the optimizer, by number */
     const struct gpt_pickle_value *state, *masters, *flat;
+    struct gpt_tensor *weights; /* in fp32, as `order`; NULL: there are none */
     struct gpt_pickle_value **groups; /* of the optimizer */
     int64_t n_groups;
     const char *why; /* the state is not read, or NULL */
@@ -309,20 +310,6 @@ item_of(const struct gpt_pickle_value *lists, int64_t group, int64_t i)
     return items[i >= 0 ? i : group];
 }
 
-/* All parameters have one count: Adam corrects their moments by it here. */
-static int take_step(struct whole *w, const struct gpt_pickle_value *state,
-                     struct gpt_err *err)
-{
-    int64_t step;
-
-    GPT_TRY(gpt_torch_count(&w->d->model, gpt_pickle_find(state, "step"), &step,
-                            err));
-    if (w->d->step >= 0 && step != w->d->step)
-        w->why = "its parameters have different counts of steps";
-    w->d->step = step;
-    return GPT_OK;
-}
-
 /* The moments and, of runs of 16 bits, the weights of parameter i in the order
  * of the optimizer; at: elements of its group before it. */
 static int take_param(struct whole *w, int64_t i, int64_t at, bool *fits,
@@ -332,7 +319,6 @@ static int take_param(struct whole *w, int64_t i, int64_t at, bool *fits,
     const int64_t group = i >= w->n_first;
     const int64_t inside = i - (group ? w->n_first : 0);
     const struct gpt_pickle_value *state = w->states[w->flat ? group : i];
-    struct gpt_tensor weight = p->kinds[0];
 
     *fits = true;
     for (int k = GPT_KIND_EXP_AVG; *fits && k < GPT_N_ADAM_KINDS; k++) {
@@ -343,12 +329,12 @@ static int take_param(struct whole *w, int64_t i, int64_t at, bool *fits,
                         : take_tensor(w, v, p, (enum gpt_kind)k, fits, err));
     }
     if (*fits)
-        GPT_TRY(take_step(w, state, err));
-    if (!*fits || (!w->flat && !w->masters))
+        GPT_TRY(gpt_torch_step(&w->d->model, state, i == 0, &w->d->step,
+                               &w->why, err));
+    if (!*fits || !w->weights)
         return GPT_OK;
-    /* the weight stays until it was compared with its master */
     struct gpt_deepspeed_param master = {.name = p->name};
-    master.kinds[0] = weight;
+    master.kinds[0] = p->kinds[0];
     master.kinds[0].pieces = NULL;
     master.kinds[0].n = master.kinds[0].cap = 0;
     int status =
@@ -357,14 +343,26 @@ static int take_param(struct whole *w, int64_t i, int64_t at, bool *fits,
                 : take_tensor(w, item_of(w->masters, group, inside), &master,
                               GPT_KIND_PARAMETERS, fits, err);
     if (status == GPT_OK && *fits)
-        status = compare_master(&master.kinds[0], &weight, fits, err);
-    if (status != GPT_OK || !*fits) {
-        gpt_tensor_free(&master.kinds[0]);
-        return status;
+        status = compare_master(&master.kinds[0], &p->kinds[0], fits, err);
+    w->weights[i] = master.kinds[0];
+    return status;
+}
+
+/* Weights in fp32 take the places of those that were computed with where all
+ * of the state is read: some of each kind would be another model. */
+static void settle_weights(struct whole *w)
+{
+    for (int64_t i = 0; w->weights && i < w->n; i++) {
+        struct gpt_tensor *own = &w->order[i]->kinds[0];
+        const struct gpt_tensor computed = *own;
+
+        if (w->d->has_optimizer) {
+            *own = w->weights[i];
+            w->weights[i] = computed;
+        }
+        gpt_tensor_free(&w->weights[i]);
     }
-    gpt_tensor_free(&weight);
-    p->kinds[0] = master.kinds[0];
-    return GPT_OK;
+    gpt_free(w->weights);
 }
 
 static int read_state(struct whole *w, struct gpt_err *err)
@@ -377,6 +375,9 @@ static int read_state(struct whole *w, struct gpt_err *err)
         return GPT_OK;
     }
     GPT_TRY(find_order(w, err));
+    if (w->flat || w->masters)
+        GPT_TRY(gpt_new(&w->weights, (size_t)w->d->n, sizeof(*w->weights),
+                        "weights in fp32", err));
     if (!w->why && !w->flat && gpt_pickle_pairs(w->state) != w->n)
         w->why = "not every parameter has moments of Adam";
     for (int64_t i = 0; !w->why && i < w->n; i++) {
@@ -435,6 +436,7 @@ int gpt_deepspeed_open_whole(struct gpt_deepspeed *d, bool optimizer,
                  w.why);
     d->has_optimizer = !w.why;
 out:
+    settle_weights(&w);
     gpt_free(w.order);
     gpt_free(w.states);
     gpt_free(w.copy);

@@ -281,25 +281,18 @@ static int list_moments(struct gpt_source *s,
     return status;
 }
 
-/* All parameters have one count: Adam corrects their moments by it here. */
 static int read_step(struct gpt_pth *p, const struct gpt_pickle_value *state,
                      const char **why, struct gpt_err *err)
 {
-    const struct gpt_torch *t = &p->files[0].torch;
     const struct gpt_pickle_value *key, *value;
 
     *why = NULL;
-    p->step = -1;
     for (int64_t i = 0; !*why && i < gpt_pickle_pairs(state); i++) {
-        int64_t step;
-
         gpt_pickle_pair(state, i, &key, &value);
-        GPT_TRY(gpt_torch_count(t, gpt_pickle_find(value, "step"), &step, err));
-        if (step < 0)
+        GPT_TRY(gpt_torch_step(&p->files[0].torch, value, i == 0, &p->step, why,
+                               err));
+        if (p->step < 0)
             *why = "it does not say its step";
-        else if (i > 0 && step != p->step)
-            *why = "its parameters have different counts of steps";
-        p->step = step;
     }
     return GPT_OK;
 }

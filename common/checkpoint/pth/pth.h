@@ -38,6 +38,7 @@ struct gpt_pth {
     int64_t *numbers; /* (files[0].weights.n): in the optimizer, where used */
     int64_t step;     /* of Adam */
     const char *others; /* what the optimizer has beside Adam's, or NULL */
+    bool checks_copies; /* by gpt_source_check(): those of ranks of Meta's */
     cJSON *state;
 };
 

@@ -320,6 +320,18 @@ int gpt_torch_count(const struct gpt_torch *t, const struct gpt_pickle_value *v,
     return GPT_OK;
 }
 
+int gpt_torch_step(const struct gpt_torch *t,
+                   const struct gpt_pickle_value *state, bool first,
+                   int64_t *step, const char **why, struct gpt_err *err)
+{
+    const int64_t before = *step;
+
+    GPT_TRY(gpt_torch_count(t, gpt_pickle_find(state, "step"), step, err));
+    if (!first && *step != before)
+        *why = "its parameters have different counts of steps";
+    return GPT_OK;
+}
+
 /* ---- all of a file ---- */
 
 /* A walk in progress. `left` bounds it: shared values are visited at each
