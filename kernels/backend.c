@@ -44,7 +44,7 @@ static void *find_library(const char *file)
 
     /* A folder that GPT_PLUGIN_DIR names is the only one that is searched: an
      * empty folder lets a test behave as on a machine without GPUs. */
-    if (dir) {
+    if (dir && *dir) {
         snprintf(path, sizeof(path), "%s/%s", dir, file);
         return dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }

@@ -83,6 +83,9 @@ losses gpu.log | head -6 >gpu.losses
 check 'to the same digits' cmp back.losses gpu.losses
 unset GPT_CUDA_EMU_ORDER
 if [ "$device" = cuda-emu ]; then
+    # shellcheck disable=SC2046 # options without blanks
+    expect 0 'an empty GPT_PLUGIN_DIR counts as unset' env GPT_PLUGIN_DIR= \
+        $(train_command) --device cuda-emu --train-iters 1
     for wrong in ORDER=revers ORDER=random:x STREAMS=later GEMM=plane \
         NCCL=fail=x NCCL=silence ARCH=9O DEVICES=-1 MEMORY=1G; do
         expect 2 "the emulation refuses $wrong" \
