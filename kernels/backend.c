@@ -3,6 +3,7 @@
  * start. */
 #include "plugin.h"
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
@@ -33,35 +34,21 @@ struct plugin {
     gpt_plugin_built_fn *built;
 };
 
-/* Writes the folder of the running program, with a slash, to path; "" when it
- * is not known. */
-static void program_folder(char *path, size_t cap)
-{
-    ssize_t n = readlink("/proc/self/exe", path, cap - 1);
-
-    path[n > 0 ? n : 0] = 0;
-    char *slash = strrchr(path, '/');
-    if (slash)
-        slash[1] = 0;
-    else
-        path[0] = 0;
-}
-
 /* Opens the library `file` from $GPT_PLUGIN_DIR, from the program's folder, or
  * from where `make install` puts it. NULL where none can be loaded. */
 static void *find_library(const char *file)
 {
     static const char *const places[] = {"", "../lib/gpt/"};
     const char *dir = getenv("GPT_PLUGIN_DIR");
-    char folder[3072], path[4096];
+    char folder[GPT_PATH_BYTES], path[GPT_PATH_BYTES + 64];
 
     /* A folder that GPT_PLUGIN_DIR names is the only one that is searched: an
      * empty folder lets a test behave as on a machine without GPUs. */
-    if (dir) {
+    if (dir && *dir) {
         snprintf(path, sizeof(path), "%s/%s", dir, file);
         return dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
-    program_folder(folder, sizeof(folder));
+    gpt_path_program(folder);
     for (size_t i = 0; i < GPT_COUNT(places); i++) {
         snprintf(path, sizeof(path), "%s%s%s", folder, places[i], file);
         /* The first file that exists is opened, even when it cannot be loaded:

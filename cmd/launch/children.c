@@ -66,11 +66,9 @@ __attribute__((noreturn)) static void become(const struct gpt_child *c,
 static void hint_at_path(const char *name, struct gpt_err *err)
 {
     char dir[GPT_PATH_BYTES], path[GPT_PATH_BYTES];
-    ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
 
-    dir[n > 0 ? n : 0] = '\0';
-    dir[gpt_path_name(dir) - dir] = '\0';
-    if (*dir && gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
+    if (gpt_path_program(dir) &&
+        gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
         gpt_path_exists(path))
         gpt_hint(err, "it is beside gpt-launch: PATH=%.200s:$PATH finds it",
                  dir);
@@ -112,13 +110,14 @@ static int fork_child(struct gpt_child *c, char *const *command, char **env,
     waitpid(c->pid, NULL, 0);
     c->pid = 0;
     errno = code;
-    gpt_fail_errno(err, GPT_EIO, "cannot run '%.300s'", command[0]);
+    int status = gpt_fail_errno(err, GPT_EIO, "cannot run '%.300s'",
+                                command[0]);
     if (gpt_path_ends_in(command[0], ".py"))
         gpt_hint(err, "programs are started as they are: gpt-train; a script "
                  "needs python3 in front");
     else if (code == ENOENT && !strchr(command[0], '/'))
         hint_at_path(command[0], err);
-    return GPT_EIO;
+    return status;
 }
 
 /* With the launcher's own output, the first pipe carries nothing, and is at its

@@ -84,10 +84,12 @@ int gpt_command_pipe_open(struct gpt_command_pipe **pipe, const char *command,
     errno = spawn(p, ends[1]);
     close(ends[1]);
     if (errno != 0) {
-        gpt_fail_errno(err, GPT_EIO, "cannot start '%s'", command);
+        int status =
+            gpt_fail_errno(err, GPT_EIO, "cannot start '%s'", command);
+
         close(p->fd);
         gpt_free(p);
-        return GPT_EIO;
+        return status;
     }
     *pipe = p;
     return GPT_OK;

@@ -295,6 +295,9 @@ bool gpt_path_returns(const char *path);
 bool gpt_path_below(const char *path, const char *dir);
 /* What comes after the last slash. */
 const char *gpt_path_name(const char *path);
+/* Writes the directory of the running program, with a slash behind it; "" and
+ * false when that is not known. */
+bool gpt_path_program(char dir[GPT_PATH_BYTES]);
 bool gpt_path_ends_in(const char *path, const char *suffix);
 /* True when "dir/name" exists; name may be a path of several parts, or NULL,
  * which no directory holds. */

@@ -54,11 +54,13 @@ static int replace(const char *tmp, const char *path, const char *target,
         return gpt_fail_errno(err, GPT_EIO, "cannot sync the directory of '%s'",
                               path);
     }
-    gpt_fail_errno(err, GPT_EIO, "cannot make the link '%s'", path);
+    int status =
+        gpt_fail_errno(err, GPT_EIO, "cannot make the link '%s'", path);
+
     if (made)
         unlink(tmp);
     gpt_temp_drop(temp);
-    return GPT_EIO;
+    return status;
 }
 
 int gpt_link_write(const char *path, const char *target, struct gpt_err *err)

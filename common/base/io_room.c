@@ -42,10 +42,11 @@ static int refuse(const struct gpt_out *out, int64_t expected, int64_t others,
     const int error = errno;
     struct statvfs fs;
 
-    gpt_fail_errno(err, GPT_EIO, "cannot reserve %lld bytes for '%s'",
-                   (long long)expected, out->path);
+    int status = gpt_fail_errno(err, GPT_EIO,
+                                "cannot reserve %lld bytes for '%s'",
+                                (long long)expected, out->path);
     if (error != ENOSPC || fstatvfs(out->fd, &fs) != 0)
-        return GPT_EIO;
+        return status;
     const unsigned long long free =
         (unsigned long long)fs.f_bavail * fs.f_frsize;
     if (others > 0)

@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/hash.h"
 #include "base/io.h"
+#include "base/json_string.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 
@@ -378,13 +379,13 @@ cJSON *gpt_json_add(cJSON *parent, const char *name, cJSON *item)
 /* What stands in the text for the bytes that p (n bytes left) begins with; ""
  * when they stand for themselves. *bytes of p are meant. */
 static const char *stand_in(const char *p, size_t n, size_t *bytes,
-                            char escape[8])
+                            char escape[GPT_JSON_ESCAPE])
 {
     unsigned code;
 
     *bytes = gpt_utf8_line_end(p, n, &code);
     if (*bytes > 0) {
-        snprintf(escape, 8, "\\u%04x", code);
+        gpt_json_escape_code(code, escape);
         return escape;
     }
     *bytes = gpt_utf8_length(p, n);
@@ -403,7 +404,7 @@ static char *clean(char *text)
 {
     const size_t len = text ? strlen(text) : 0;
     size_t changes = 0, to = 0, n;
-    char escape[8];
+    char escape[GPT_JSON_ESCAPE];
 
     for (size_t i = 0; i < len; i += n)
         changes += *stand_in(text + i, len - i, &n, escape) != '\0';

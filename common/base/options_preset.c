@@ -8,14 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Where presets are, in order: the environment, the place of installation,
  * beside the program as installed, and as built: in the sources, or by the link
  * that make leaves where the build folder is elsewhere. */
 static bool preset_dir(int i, char *buf)
 {
-    char exe[GPT_PATH_BYTES];
+    char dir[GPT_PATH_BYTES];
     const char *data = getenv("GPT_DATADIR");
 
     if (i == 0 && data && *data)
@@ -25,17 +24,11 @@ static bool preset_dir(int i, char *buf)
         return snprintf(buf, GPT_PATH_BYTES, "%s", GPT_DATADIR "/presets") > 0;
     /* The program itself shows where presets are when it is run from a build
      * folder, or from a place of installation that was moved. */
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe));
-    if (i < 2 || n <= 0 || n >= (ssize_t)sizeof(exe))
+    if (i < 2 || !gpt_path_program(dir))
         return false;
-    exe[n] = '\0';
-    char *slash = strrchr(exe, '/');
-    if (!slash)
-        return false;
-    *slash = '\0';
     static const char *const beside[] = {"../share/gpt/presets",
                                          "../share/presets", "presets"};
-    return snprintf(buf, GPT_PATH_BYTES, "%s/%s", exe, beside[i - 2]) <
+    return snprintf(buf, GPT_PATH_BYTES, "%s%s", dir, beside[i - 2]) <
            GPT_PATH_BYTES;
 }
 

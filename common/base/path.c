@@ -18,6 +18,15 @@ const char *gpt_path_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+bool gpt_path_program(char dir[GPT_PATH_BYTES])
+{
+    ssize_t n = readlink("/proc/self/exe", dir, GPT_PATH_BYTES - 1);
+
+    dir[n > 0 ? n : 0] = '\0';
+    dir[gpt_path_name(dir) - dir] = '\0';
+    return *dir;
+}
+
 bool gpt_path_hidden(int error)
 {
     return error == EACCES || error == EIO || error == EMFILE ||

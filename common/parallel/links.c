@@ -85,10 +85,12 @@ static int listen_here(struct meeting *m, char *address, size_t cap,
     const bool listens = m->listener >= 0 &&
                          bind(m->listener, a->ai_addr, a->ai_addrlen) == 0 &&
                          listen(m->listener, STRANGERS) == 0;
-    if (!listens)
-        gpt_fail_errno(err, GPT_EIO, "cannot listen on %s", address);
+    int status = listens ? GPT_OK
+                         : gpt_fail_errno(err, GPT_EIO, "cannot listen on %s",
+                                          address);
+
     freeaddrinfo(a);
-    return listens ? GPT_OK : GPT_EIO;
+    return status;
 }
 
 static int announce(struct meeting *m, struct gpt_err *err)

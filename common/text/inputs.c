@@ -168,11 +168,12 @@ out:
 /* Corpora are often given as a link to them. */
 static int cannot_open(const char *word, struct gpt_err *err)
 {
-    gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", word);
-    return strstr(word, "://")
-               ? gpt_hint(err, "nothing is fetched from the network: download "
-                               "it first, or give it as standard input")
-               : GPT_EIO;
+    int status = gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", word);
+
+    if (strstr(word, "://"))
+        gpt_hint(err, "nothing is fetched from the network: download it first, "
+                      "or give it as standard input");
+    return status;
 }
 
 /* A word is a pattern only when no file has that very name, which may hold '['.

@@ -406,11 +406,10 @@ static void unigram_close(struct gpt_tokenizer *tok)
 static int read_model(struct unigram_tokenizer *t, const struct gpt_hf_load *f)
 {
     const cJSON *model = gpt_hf_member(f->root, "model");
-    const cJSON *unk = gpt_hf_member(model, "unk_id");
     int64_t id = -1;
 
     GPT_TRY(gpt_unigram_read(&t->model, f->file.vocab, f->path, f->err));
-    if (unk && !cJSON_IsNull(unk))
+    if (gpt_json_member(model, "unk_id"))
         GPT_TRY(gpt_json_int(model, "unk_id", 0, t->model.n - 1, &id, f->path,
                              f->err));
     t->model.unk = (int32_t)id;

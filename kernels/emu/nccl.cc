@@ -5,13 +5,13 @@
 #include "cuda/nccl.cuh"
 
 #include "kernels/emu/nccl_call.h"
+#include "kernels/emu/variables.h"
 
 #include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string>
 #include <sys/random.h>
 #include <thread>
@@ -21,13 +21,9 @@
 /* The number behind a word of GPT_CUDA_EMU_NCCL, or 1; 0: it is not there. */
 static int asked_for(const char *word)
 {
-    const char *words = getenv("GPT_CUDA_EMU_NCCL");
-    const char *at = words ? strstr(words, word) : nullptr;
-
-    if (!at)
-        return 0;
-    at += strlen(word);
-    return *at == '=' ? atoi(at + 1) : 1;
+    return (int)emu::number_of("GPT_CUDA_EMU_NCCL", word,
+                               {"absent", "no-id", "stuck", "silent", "fail",
+                                "hang-abort", "inside"});
 }
 
 /* ---- calls ---- */

@@ -12,7 +12,8 @@
  *   stuck       calls do not come to their streams
  *   silent      a member that ends is not noticed: calls wait for it
  *   fail=N      this process's Nth call of a communicator fails on the way
- *   hang-abort  ncclCommAbort() does not return, nor do calls end */
+ *   hang-abort  ncclCommAbort() does not return, nor do calls end
+ *   inside=N    a call takes N ms longer to return */
 #ifndef GPT_EMU_NCCL_H
 #define GPT_EMU_NCCL_H
 

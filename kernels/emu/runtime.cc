@@ -1,10 +1,10 @@
 /* Memory of the emulated device. */
 #include "kernels/emu/threads.h"
+#include "kernels/emu/variables.h"
 
 #include <map>
 #include <mutex>
 #include <stdio.h>
-#include <stdlib.h>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -100,11 +100,9 @@ static int device; /* of this process */
 
 cudaError_t cudaGetDeviceCount(int *n)
 {
-    const char *devices = getenv("GPT_CUDA_EMU_DEVICES");
-
     /* All are the same memory; ranks of a test that ask for different devices
      * get them, and may share one. */
-    *n = devices ? atoi(devices) : 8;
+    *n = (int)emu::number("GPT_CUDA_EMU_DEVICES", 8);
     return cudaSuccess;
 }
 
@@ -129,17 +127,13 @@ cudaError_t cudaSetDevice(int d)
 
 static size_t capacity()
 {
-    const char *bytes = getenv("GPT_CUDA_EMU_MEMORY");
-
     /* A limit, not an allocation: tests of running out of memory set it low. */
-    return bytes ? strtoull(bytes, nullptr, 10) : (size_t)8 << 30;
+    return emu::number("GPT_CUDA_EMU_MEMORY", (size_t)8 << 30);
 }
 
 unsigned emu::arch()
 {
-    const char *arch = getenv("GPT_CUDA_EMU_ARCH");
-
-    return arch ? (unsigned)strtoul(arch, nullptr, 10) : 80;
+    return (unsigned)emu::number("GPT_CUDA_EMU_ARCH", 80);
 }
 
 /* 8.0 has 163 KiB, but runs the kernels of 8.6, 8.9 and 12.0, which have 99. */

@@ -8,6 +8,7 @@
 #include "kernels/emu/cuda.h"
 #include "kernels/emu/fiber.h"
 #include "kernels/emu/threads.h"
+#include "kernels/emu/variables.h"
 
 #include <algorithm>
 #include <mutex>
@@ -236,13 +237,16 @@ bool copies_at_once;
 static void read_order()
 {
     const char *order = getenv("GPT_CUDA_EMU_ORDER");
+    const bool is_seed = order && strncmp(order, "random:", 7) == 0;
 
-    backwards = order && strcmp(order, "reverse") == 0;
+    if (is_seed && order[7 + strspn(order + 7, "0123456789")])
+        refuse("GPT_CUDA_EMU_ORDER");
+    if (!is_seed)
+        order = word("GPT_CUDA_EMU_ORDER", {"forward", "reverse", "random"});
+    backwards = strcmp(order, "reverse") == 0;
     copies_at_once = backwards;
-    random_state = 0;
-    if (order && strncmp(order, "random", 6) == 0)
-        random_state =
-            order[6] == ':' ? strtoull(order + 7, nullptr, 10) * 2 + 1 : 1;
+    random_state = is_seed ? strtoull(order + 7, nullptr, 10) * 2 + 1
+                           : strcmp(order, "random") == 0;
 }
 
 /* splitmix64 (Steele, Lea and Flood, 2014) */

@@ -1,13 +1,13 @@
 /* Streams that run work as it comes, or as late as they may, and graphs of it;
  * see stream.h. Start at emu::submit(), then advance(). */
 #include "kernels/emu/cuda.h"
+#include "kernels/emu/variables.h"
 
 #include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <set>
-#include <stdlib.h>
 
 namespace {
 
@@ -189,10 +189,10 @@ static cudaError_t not_ready()
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 {
     locked hold(lock);
-    const char *when = getenv("GPT_CUDA_EMU_STREAMS");
+    const char *when = emu::word("GPT_CUDA_EMU_STREAMS", {"now", "late"});
     state_p made = std::make_shared<state>();
 
-    made->late = when && strcmp(when, "late") == 0;
+    made->late = strcmp(when, "late") == 0;
     streams.insert(made);
     *s = new emu_stream{made};
     return cudaSuccess;

@@ -82,6 +82,20 @@ losses err >back.losses
 losses gpu.log | head -6 >gpu.losses
 check 'to the same digits' cmp back.losses gpu.losses
 unset GPT_CUDA_EMU_ORDER
+if [ "$device" = cuda-emu ]; then
+    # shellcheck disable=SC2046 # options without blanks
+    expect 0 'an empty GPT_PLUGIN_DIR counts as unset' env GPT_PLUGIN_DIR= \
+        $(train_command) --device cuda-emu --train-iters 1
+    for wrong in ORDER=revers ORDER=random:x STREAMS=later GEMM=plane \
+        NCCL=fail=x NCCL=silence ARCH=9O DEVICES=-1 MEMORY=1G; do
+        expect 2 "the emulation refuses $wrong" \
+            env "GPT_CUDA_EMU_$wrong" gpt-train --device cuda-emu --mock-data \
+            --num-layers 1 --hidden-size 16 --num-attention-heads 1 \
+            --seq-length 8 --train-iters 1 --lr 1 --threads 1 \
+            --tokenizer-type ByteTokenizer
+        err_has "cannot read GPT_CUDA_EMU_${wrong%%=*}='${wrong#*=}'"
+    done
+fi
 
 # ---- positions ----
 for type in rope alibi; do

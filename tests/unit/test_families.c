@@ -270,8 +270,6 @@ static void test_user_defined(void)
     cJSON_Delete(root);
 }
 
-/* ---- the null tokenizer ---- */
-
 /* The first token of a text drops the U+2581 before the text, and no space that
  * a user has defined. Texts are those of SentencePiece 0.2.1. */
 static void test_kept_spaces(void)
@@ -307,6 +305,8 @@ static void test_kept_spaces(void)
     gpt_tokenizer_close(tok);
     unlink(path);
 }
+
+/* ---- the null tokenizer ---- */
 
 static void test_null(void)
 {
