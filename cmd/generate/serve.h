@@ -34,6 +34,7 @@ struct gpt_call_text {
     struct gpt_buf out; /* text that is not yet in the answer */
     /* JSON; a chat's tokens are objects with all of it */
     struct gpt_buf tokens, token_logprobs, top_logprobs, offsets;
+    size_t held; /* of these, in the bytes of the call */
     int64_t n_tokens, n_chars;
     bool begun; /* of a stream of a chat: its role was sent */
     enum gpt_finish finish;
@@ -145,8 +146,6 @@ void gpt_calls_close(struct gpt_server *s);
 int gpt_answer_prompt(const struct gpt_server *s, struct gpt_call_text *echo,
                       int32_t id, double logprob, const struct gpt_top *top,
                       int64_t n_top) GPT_MUST_USE;
-/* Bytes that a text holds until they are a part of an answer. */
-size_t gpt_answer_held(const struct gpt_call_text *t);
 /* The prompt that is repeated, into a text that follows it. */
 int gpt_answer_echo(struct gpt_call_text *t,
                     const struct gpt_call_text *echo) GPT_MUST_USE;

@@ -138,10 +138,16 @@ static int add_chat_probabilities(const struct gpt_server *s, struct gpt_buf *b,
     return gpt_buf_printf(b, "]}");
 }
 
-size_t gpt_answer_held(const struct gpt_call_text *t)
+/* Tells the call how many bytes the text holds now, until they are a part of an
+ * answer. What was told before is taken back: a text whose bytes were not all
+ * counted when they came does not take more from the call than it gave. */
+static void count_held(struct gpt_call_text *t)
 {
-    return t->out.len + t->tokens.len + t->token_logprobs.len +
-           t->top_logprobs.len + t->offsets.len;
+    const size_t held = t->out.len + t->tokens.len + t->token_logprobs.len +
+                        t->top_logprobs.len + t->offsets.len;
+
+    t->call->bytes += held - t->held;
+    t->held = held;
 }
 
 /* The token is counted before its place is asked for. */
@@ -161,19 +167,19 @@ int gpt_answer_end(const struct gpt_server *s, struct gpt_call_text *t,
                    int32_t id, double logprob, const struct gpt_top *top,
                    int64_t n_top)
 {
-    return add_probabilities(s, t, id, logprob, top, n_top);
+    GPT_TRY(add_probabilities(s, t, id, logprob, top, n_top));
+    count_held(t);
+    return GPT_OK;
 }
 
 int gpt_answer_token(const struct gpt_server *s, struct gpt_call_text *t,
                      int32_t id, double logprob, const struct gpt_top *top,
                      int64_t n_top)
 {
-    const size_t before = gpt_answer_held(t);
-
     GPT_TRY(add_token(s, t, id, logprob, top, n_top));
     GPT_TRY(gpt_text_add(&t->text, s->m->tokenizer, id, &t->call->stops,
                          &t->out));
-    t->call->bytes += gpt_answer_held(t) - before;
+    count_held(t);
     return GPT_OK;
 }
 
@@ -185,11 +191,9 @@ int gpt_answer_prompt(const struct gpt_server *s, struct gpt_call_text *echo,
 {
     static const struct gpt_list none;
 
-    const size_t before = gpt_answer_held(echo);
-
     GPT_TRY(add_token(s, echo, id, logprob, top, n_top));
     GPT_TRY(gpt_text_add(&echo->text, s->m->tokenizer, id, &none, &echo->out));
-    echo->call->bytes += gpt_answer_held(echo) - before;
+    count_held(echo);
     return GPT_OK;
 }
 
@@ -219,7 +223,7 @@ int gpt_answer_echo(struct gpt_call_text *t, const struct gpt_call_text *echo)
         t->text.stream = echo->text.stream;
     t->n_tokens = echo->n_tokens;
     t->n_chars = echo->n_chars;
-    t->call->bytes += gpt_answer_held(t);
+    count_held(t);
     return GPT_OK;
 }
 
@@ -348,9 +352,9 @@ int gpt_answer_piece(const struct gpt_server *s, struct gpt_call_text *t,
     GPT_TRY(gpt_buf_printf(out, "data: "));
     GPT_TRY(add_head(s, t->call, out));
     GPT_TRY(add_choice(t, end, out));
-    t->call->bytes -= gpt_answer_held(t);
     t->out.len = t->tokens.len = t->token_logprobs.len = 0;
     t->top_logprobs.len = t->offsets.len = 0;
+    count_held(t);
     /* a client that wants the counts finds the member in every piece */
     return gpt_buf_printf(out, "]%s}\n\n",
                           t->call->usage ? ",\"usage\":null" : "");

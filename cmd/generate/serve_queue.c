@@ -80,19 +80,30 @@ bool gpt_calls_disown(struct gpt_call *call)
     return true;
 }
 
-/* The longest answer that is here: the others have done less to fill the
- * memory. */
-static struct gpt_call *longest(const struct gpt_server *s)
+/* The longest answer makes room: the others have done less to fill the memory.
+ * What calls have that were cut is left out, as it goes with their next token:
+ * others need not end for it. */
+static void make_room(const struct gpt_server *s, size_t most)
 {
-    struct gpt_call *found = s->here;
+    struct gpt_call *longest = NULL;
+    size_t left = s->answer_bytes;
 
-    for (struct gpt_call *call = found; call; call = call->beside)
-        if (call->counted > found->counted)
-            found = call;
-    return found;
+    for (struct gpt_call *call = s->here; call; call = call->beside) {
+        if (call->gone || (call->cut && !call->done))
+            left -= call->counted;
+        else if (!longest || call->counted > longest->counted)
+            longest = call;
+    }
+    if (left <= most || !longest)
+        return;
+    if (longest->done) {
+        longest->gone = true;
+        gpt_http_drop(longest);
+    } else {
+        longest->cut = 507;
+    }
 }
 
-/* A call that is cut is left alone until it is done. */
 void gpt_calls_count(struct gpt_call *call)
 {
     struct gpt_server *s = call->server;
@@ -102,13 +113,8 @@ void gpt_calls_count(struct gpt_call *call)
 
     s->answer_bytes += held - call->counted;
     call->counted = held;
-    struct gpt_call *most_of_all = s->answer_bytes > most ? longest(s) : NULL;
-    if (!most_of_all)
-        return;
-    if (most_of_all->done)
-        gpt_http_drop(most_of_all);
-    else if (!most_of_all->cut)
-        most_of_all->cut = 507;
+    if (s->answer_bytes > most)
+        make_room(s, most);
 }
 
 /* Calls that wait are refused at the end; those whose texts are under way are

@@ -235,7 +235,7 @@ static int echo_prompt(struct gpt_serving *w, struct gpt_call_text *t,
     struct gpt_call_text *echo = &call->repeated;
 
     if (!call->repeats || echo->prompt != t->prompt) {
-        call->bytes -= gpt_answer_held(echo);
+        call->bytes -= echo->held;
         gpt_call_text_free(echo);
         *echo = (struct gpt_call_text){.call = call, .prompt = t->prompt};
         call->repeats = true;

@@ -48,6 +48,12 @@
 #define READER "one thread of this program reads the data ahead"
 #define RANDOM "random numbers follow from the seed and the step"
 #define NO_PYTHON "this program is no Python"
+#define ONE_WAY "stages send to each other in one way"
+#define ONCE "a step is not made twice"
+#define NOTICED "ranks notice themselves that another one hangs"
+#define DECODERS "models are decoders, without an encoder"
+#define NO_FAULTS "no wrong results are made"
+#define LOUDNESS "--quiet and --verbose say how much"
 #define DENSE "the feed-forward layers are dense here, without experts"
 #define CUTS                                                                   \
     "ranks share a layer by --tensor-model-parallel-size and "                 \
@@ -188,10 +194,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ONLY("expert-model-parallel-size", MEGATRON, "1", DENSE),
     ONLY("expert-tensor-parallel-size", MEGATRON, "1", DENSE),
     ONLY("moe-expert-parallel-size", DEEPSPEED, "1", DENSE),
-    ONLY("encoder-tensor-model-parallel-size", OLDER, "0",
-         "models are decoders, without an encoder"),
-    ONLY("encoder-pipeline-model-parallel-size", OLDER, "0",
-         "models are decoders, without an encoder"),
+    ONLY("encoder-tensor-model-parallel-size", OLDER, "0", DECODERS),
+    ONLY("encoder-pipeline-model-parallel-size", OLDER, "0", DECODERS),
     /* only with more than one context parallel rank, which is refused above */
     SKIP_LIST("cp-comm-type", MEGATRON, CUTS),
     ANSWER("num-experts", MEGATRON, DENSE),
@@ -233,12 +237,9 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
               "--recompute-activations recomputes attention alone"),
     SKIP_FLAG("grad-reduce-in-bf16", MEGATRON,
               "gradients are summed in single precision"),
-    SKIP_FLAG("no-overlap-p2p-communication", MEGATRON,
-              "stages send to each other in one way"),
-    SKIP_FLAG("overlap-p2p-communication-warmup-flush", MEGATRON,
-              "stages send to each other in one way"),
-    SKIP_FLAG("use-ring-exchange-p2p", MEGATRON,
-              "stages send to each other in one way"),
+    SKIP_FLAG("no-overlap-p2p-communication", MEGATRON, ONE_WAY),
+    SKIP_FLAG("overlap-p2p-communication-warmup-flush", MEGATRON, ONE_WAY),
+    SKIP_FLAG("use-ring-exchange-p2p", MEGATRON, ONE_WAY),
     SKIP_FLAG("tp-comm-overlap", MEGATRON, WHOLE_SUMS),
     SKIP("tp-comm-overlap-cfg", MEGATRON, WHOLE_SUMS),
     SKIP_FLAG("tp-comm-overlap-rs-dgrad", MEGATRON, WHOLE_SUMS),
@@ -267,22 +268,18 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
               "the same run gives the same numbers always"),
     SKIP_FLAG("no-check-for-nan-in-loss-and-grad", MEGATRON,
               "--max-nan-iterations says how many of them end the run"),
-    SKIP("rerun-mode", MEGATRON, "a step is not made twice"),
-    SKIP_FLAG("check-for-spiky-loss", MEGATRON, "a step is not made twice"),
-    SKIP_FLAG("check-for-large-grads", MEGATRON, "a step is not made twice"),
-    SKIP("result-rejected-tracker-filename", MEGATRON,
-         "a step is not made twice"),
-    ONLY("error-injection-rate", MEGATRON, "0", "no wrong results are made"),
-    SKIP("error-injection-type", MEGATRON, "no wrong results are made"),
+    SKIP("rerun-mode", MEGATRON, ONCE),
+    SKIP_FLAG("check-for-spiky-loss", MEGATRON, ONCE),
+    SKIP_FLAG("check-for-large-grads", MEGATRON, ONCE),
+    SKIP("result-rejected-tracker-filename", MEGATRON, ONCE),
+    ONLY("error-injection-rate", MEGATRON, "0", NO_FAULTS),
+    SKIP("error-injection-type", MEGATRON, NO_FAULTS),
     SKIP("train-sync-interval", MEGATRON,
          "ranks wait for each other in every step"),
     /* a restart is what other launchers do; noticing is what it needs */
-    SKIP_FLAG("enable-ft-package", MEGATRON,
-              "ranks notice themselves that another one hangs"),
-    SKIP_FLAG("calc-ft-timeouts", MEGATRON,
-              "ranks notice themselves that another one hangs"),
-    SKIP("ft-num-warmup-iters", MEGATRON,
-         "ranks notice themselves that another one hangs"),
+    SKIP_FLAG("enable-ft-package", MEGATRON, NOTICED),
+    SKIP_FLAG("calc-ft-timeouts", MEGATRON, NOTICED),
+    SKIP("ft-num-warmup-iters", MEGATRON, NOTICED),
     SKIP_FLAG("adlr-autoresume", MEGATRON, SAVES),
     SKIP("adlr-autoresume-interval", MEGATRON, SAVES),
     SKIP("lazy-mpu-init", MEGATRON, NO_PYTHON),
@@ -386,9 +383,9 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("use-pytorch-profiler", MEGATRON, NO_MEASURE),
     SKIP_FLAG("record-memory-history", MEGATRON, NO_MEASURE),
     SKIP("memory-snapshot-path", MEGATRON, NO_MEASURE),
-    SKIP("logging-level", MEGATRON, "--quiet and --verbose say how much"),
-    SKIP("log-level", DEEPSPEED, "--quiet and --verbose say how much"),
-    SKIP("log-level-replica", DEEPSPEED, "--quiet and --verbose say how much"),
+    SKIP("logging-level", MEGATRON, LOUDNESS),
+    SKIP("log-level", DEEPSPEED, LOUDNESS),
+    SKIP("log-level-replica", DEEPSPEED, LOUDNESS),
     SKIP("codecarbon-dir", DEEPSPEED, TRACKING),
     SKIP_FLAG("profile", MEGATRON, NO_MEASURE),
     SKIP("profile-step-start", MEGATRON, NO_MEASURE),
@@ -412,7 +409,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("no-log-learnig-rate-to-tensorboard", OLDER, TRACKING),
     SKIP("config-logger-dir", MEGATRON, "--print-config prints all options"),
     SKIP("dump-param-to-param-group-map", MEGATRON,
-         "--dry-run prints the parameters"),
+         "matrices have weight decay, biases and norms have none"),
     SKIP_FLAG("run-workload-inspector-server", MEGATRON, NO_MEASURE),
     SKIP("one-logger-run-name", MEGATRON, TRACKING),
     SKIP("app-tag-run-name", MEGATRON, TRACKING),

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "base/signals.h"
 #include "data/idx.h"
 #include "data/mt19937.h"
 
@@ -119,19 +120,46 @@ static void fill_shuffle(struct gpt_samples *s, struct gpt_mt19937 *mt,
 /* A sample a sequence. An epoch is shuffled by itself, so that every document
  * is seen once before any is seen again; samples need no order of their own:
  * numbers of samples, visits and places of documents are the same. */
-static void fill_rows(struct gpt_samples *s,
-                      const struct gpt_samples_source *source,
-                      struct gpt_mt19937 *mt)
+static int fill_rows(struct gpt_samples *s,
+                     const struct gpt_samples_source *source,
+                     struct gpt_mt19937 *mt, struct gpt_err *err)
 {
     const int64_t n = source->end - source->begin;
 
-    for (int64_t e = 0; e < s->plan.epochs; e++)
+    for (int64_t e = 0; e < s->plan.epochs; e++) {
+        GPT_TRY(gpt_signals_check(err));
         fill_documents(s->document + e * n, source, 1, mt);
+    }
     for (int64_t k = 0; k <= s->plan.n; k++) {
         s->visit[k] = (uint32_t)k;
         s->offset[k] = 0;
     }
     fill_shuffle(s, mt, true);
+    return GPT_OK;
+}
+
+/* One generator for all four draws, in this order: another order, or a draw
+ * more, is another data set order for every user. Between two of them a signal
+ * ends the work, which takes long where a small data set is repeated often. */
+static int fill_samples(struct gpt_samples *s,
+                        const struct gpt_samples_source *source,
+                        struct gpt_err *err)
+{
+    const int64_t last = s->plan.separate, early = s->plan.epochs - last;
+    const int64_t n = source->end - source->begin;
+    struct gpt_mt19937 mt;
+
+    gpt_mt19937_seed(&mt, source->seed);
+    if (source->documents)
+        return fill_rows(s, source, &mt, err);
+    fill_documents(s->document, source, early, &mt);
+    GPT_TRY(gpt_signals_check(err));
+    fill_documents(s->document + early * n, source, last, &mt);
+    GPT_TRY(gpt_signals_check(err));
+    fill_starts(s, source);
+    GPT_TRY(gpt_signals_check(err));
+    fill_shuffle(s, &mt, source->in_order);
+    return GPT_OK;
 }
 
 /* Whole epochs of sequences. False when the numbers overflow. */
@@ -189,7 +217,6 @@ int gpt_samples_build(struct gpt_samples *s,
                       struct gpt_err *err)
 {
     static const char what[] = "the sample index";
-    struct gpt_mt19937 mt;
     int status;
 
     memset(s, 0, sizeof(*s));
@@ -203,20 +230,7 @@ int gpt_samples_build(struct gpt_samples *s,
                                  err), fail);
     GPT_TRY_GOTO(status, gpt_new(&s->shuffle, rows, sizeof(*s->shuffle), what,
                                  err), fail);
-
-    /* One generator for all four draws, in this order: another order, or a draw
-     * more, is another data set order for every user. */
-    gpt_mt19937_seed(&mt, source->seed);
-    if (source->documents) {
-        fill_rows(s, source, &mt);
-        return GPT_OK;
-    }
-    int64_t last = s->plan.separate;
-    int64_t early = (s->plan.epochs - last) * (source->end - source->begin);
-    fill_documents(s->document, source, s->plan.epochs - last, &mt);
-    fill_documents(s->document + early, source, last, &mt);
-    fill_starts(s, source);
-    fill_shuffle(s, &mt, source->in_order);
+    GPT_TRY_GOTO(status, fill_samples(s, source, err), fail);
     return GPT_OK;
 fail:
     gpt_samples_free(s);

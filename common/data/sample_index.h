@@ -48,7 +48,7 @@ struct gpt_samples {
 /* With `documents` sample k is sequence document[k], each epoch shuffled by
  * itself; visit[k] is k and offset[k] 0.
  * GPT_EDATA when there are fewer tokens than one sample takes, or more visits
- * or samples than 32 bits number. */
+ * or samples than 32 bits number, GPT_EFAIL when a signal has asked to stop. */
 int gpt_samples_build(struct gpt_samples *s,
                       const struct gpt_samples_source *source,
                       struct gpt_err *err) GPT_MUST_USE;

@@ -251,6 +251,14 @@ answers 'and one alone has it' 200 /v1/completions \
 is_taken() { ask /metrics '' && grep -q '^gpt_answer_bytes 0$' out; }
 check 'no memory is held in the end' until_true 10 is_taken
 stop_server
+# A text that ends within what could be a stop string gives its client more bytes
+# than its tokens brought: those are not taken from the call's other texts.
+serve --load ckpt --batch-size 1
+answers 'short texts' 200 /v1/completions '{"prompt": "a", "n": 100,
+    "max_tokens": 2, "stream": true, "stop": ["xy"], "logit_bias": {"120": 100}}'
+check 'are no long answer' \
+    test "$(grep -c '"finish_reason":"length"' out)" = 100
+stop_server
 
 # ---- prompts that wait ----
 # A call of many texts takes both places in turns. Two calls come meanwhile: the

@@ -2,7 +2,10 @@
  * epochs. */
 #include "data/sample_index.h"
 
+#include "base/signals.h"
 #include "tests/unit/golden.h"
+
+#include <signal.h>
 
 static void test_golden(void)
 {
@@ -134,11 +137,33 @@ static void test_documents(void)
     }
 }
 
+/* After all others: every index ends after a signal. */
+static void test_stopped(void)
+{
+    static const int32_t lengths[] = {7, 3};
+    struct gpt_samples_source source = {.lengths = (const uint8_t *)lengths,
+                                        .end = 2, .seq_length = 4,
+                                        .wanted = 100, .seed = 1};
+    struct gpt_samples s;
+
+    gpt_signals_adopt(SIGTERM);
+    for (int documents = 0; documents < 2; documents++) {
+        struct gpt_err err = {0};
+
+        source.documents = documents;
+        is_int(gpt_samples_build(&s, &source, &err), GPT_EFAIL,
+               "an index ends when a signal asks to stop");
+        is_str(err.text, "stopped by SIGTERM", "which is said");
+        ok(!s.document && !s.shuffle, "nothing is left of it");
+    }
+}
+
 int main(void)
 {
     test_golden();
     test_plan();
     test_refused();
     test_documents();
+    test_stopped();
     return tap_done();
 }
