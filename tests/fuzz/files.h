@@ -113,4 +113,19 @@ fuzz_read_tensors(const struct gpt_source *s, struct gpt_err *err)
         fuzz_check(fuzz_read_last(&s->tensors[i], err), err);
 }
 
+/* A source is refused, or opened and read so. */
+__attribute__((unused)) static void
+fuzz_use_source(const char *path, const struct gpt_source_options *options)
+{
+    struct gpt_source s;
+    struct gpt_err err = {0};
+    const int status = gpt_source_open(&s, path, options, &err);
+
+    fuzz_check(status, &err);
+    if (status != GPT_OK)
+        return;
+    fuzz_read_tensors(&s, &err);
+    gpt_source_close(&s);
+}
+
 #endif

@@ -63,7 +63,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct gpt_source_options newest = {.iteration = -1};
     static struct gpt_tokenizer *tok;
-    struct gpt_source s;
     struct gpt_chat *chat = NULL;
     struct gpt_err err = {0};
 
@@ -79,11 +78,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gpt_chat_close(chat);
     if (size == 0 || data[0] == '\0') /* without config.json it is none */
         return 0;
-    const int status = gpt_source_open(&s, fuzz_top, &newest, &err);
-    fuzz_check(status, &err);
-    if (status != GPT_OK)
-        return 0;
-    fuzz_read_tensors(&s, &err);
-    gpt_source_close(&s);
+    fuzz_use_source(fuzz_top, &newest);
     return 0;
 }

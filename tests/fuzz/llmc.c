@@ -11,17 +11,10 @@ static void use(bool optimizer)
 {
     const struct gpt_source_options o = {.iteration = -1,
                                          .optimizer = optimizer};
-    struct gpt_source s;
-    struct gpt_err err = {0};
     char path[160];
 
     snprintf(path, sizeof(path), "%s/model_00000003.bin", fuzz_top);
-    const int status = gpt_source_open(&s, path, &o, &err);
-    fuzz_check(status, &err);
-    if (status != GPT_OK)
-        return;
-    fuzz_read_tensors(&s, &err);
-    gpt_source_close(&s);
+    fuzz_use_source(path, &o);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -20,16 +20,9 @@ static void open_one(const char *dir)
     const struct gpt_source_options options = {
         .iteration = -1, .verify = true, .optimizer = true};
     char path[GPT_PATH_BYTES];
-    struct gpt_source s;
-    struct gpt_err err = {0};
 
     snprintf(path, sizeof(path), "%s/%s", fuzz_top, dir);
-    const int status = gpt_source_open(&s, path, &options, &err);
-    fuzz_check(status, &err);
-    if (status != GPT_OK)
-        return;
-    fuzz_read_tensors(&s, &err);
-    gpt_source_close(&s);
+    fuzz_use_source(path, &options);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
