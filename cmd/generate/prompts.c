@@ -249,21 +249,16 @@ static int read_ids(struct gpt_prompts *p, struct gpt_prompt *prompt,
     return GPT_OK;
 }
 
-/* A field that is null is not given: tables that are written as lines have one
- * where a cell is empty, and clients for what was not set. */
-static const cJSON *given(const cJSON *object, const char *key)
-{
-    return gpt_json_member(object, key);
-}
-
 /* A line's text has one of several names: those of prompts, of documents and of
- * tasks. */
+ * tasks. A field that is null is not given, here and below: tables that are
+ * written as lines have one where a cell is empty, and clients for what was not
+ * set. */
 static const char *text_key(const cJSON *object)
 {
     static const char *const keys[] = {"prompt", "text", "context"};
 
     for (size_t i = 0; i < GPT_COUNT(keys); i++)
-        if (given(object, keys[i]))
+        if (gpt_json_member(object, keys[i]))
             return keys[i];
     return keys[0];
 }
@@ -312,7 +307,7 @@ static void tell_unused(struct gpt_prompts *p, const cJSON *object,
     for (size_t i = 0; i < GPT_COUNT(of_requests); i++) {
         const char *key = of_requests[i].key;
 
-        if (p->said >> i & 1 || !given(object, key))
+        if (p->said >> i & 1 || !gpt_json_member(object, key))
             continue;
         p->said |= 1u << i;
         if (p->scored)
@@ -327,7 +322,7 @@ static void tell_unused(struct gpt_prompts *p, const cJSON *object,
 static int refuse_without_text(const cJSON *object, const char *what,
                                struct gpt_err *err)
 {
-    if (!given(object, "endings"))
+    if (!gpt_json_member(object, "endings"))
         return gpt_fail(err, GPT_EDATA,
                         "%s: no field 'prompt', 'text' or 'context'", what);
     return gpt_fail(err, GPT_EDATA,
@@ -344,16 +339,16 @@ static int read_object(struct gpt_prompts *p, struct gpt_prompt *prompt,
     if (!cJSON_IsObject(object))
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
     const char *key = text_key(object);
-    const cJSON *value = given(object, key);
+    const cJSON *value = gpt_json_member(object, key);
     GPT_TRY(keep_id(p, prompt, cJSON_GetObjectItemCaseSensitive(object, "id"),
                     what, err));
-    if (given(object, "seed"))
+    if (gpt_json_member(object, "seed"))
         GPT_TRY(gpt_json_int_or(object, "seed", -1, 0, GPT_JSON_EXACT - 1,
                                 &prompt->seed, what, err));
     tell_unused(p, object, what);
     if (!value)
         return refuse_without_text(object, what, err);
-    if (given(object, "continuation"))
+    if (gpt_json_member(object, "continuation"))
         GPT_TRY(keep_string(p, object, "continuation", &prompt->continuation,
                             what, err));
     if (cJSON_IsArray(value))
