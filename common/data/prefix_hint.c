@@ -82,23 +82,20 @@ static size_t list_sets(DIR *dir, struct gpt_arena *arena,
 /* A set in the same directory whose name differs by a letter or two. */
 static void hint_at_near(const char *prefix, struct gpt_err *err)
 {
-    const char *slash = strrchr(prefix, '/');
+    const char *name = gpt_path_name(prefix);
+    const int before = (int)(name - prefix);
     const char *names[MOST_SETS], *near = NULL;
     struct gpt_arena arena = {0};
-    char *path = slash ? gpt_arena_printf(&arena, "%.*s/",
-                                          (int)(slash - prefix), prefix)
-                       : gpt_arena_strdup(&arena, "./");
+    char *path = gpt_arena_printf(&arena, "%.*s.", before, prefix);
     DIR *dir = path ? opendir(path) : NULL;
 
     if (dir) {
-        near = gpt_did_you_mean(slash ? slash + 1 : prefix, names,
-                                list_sets(dir, &arena, names));
+        near = gpt_did_you_mean(name, names, list_sets(dir, &arena, names));
         closedir(dir);
     }
     /* the set itself is there when it cannot be opened */
-    if (near && strcmp(near, slash ? slash + 1 : prefix) != 0)
-        gpt_hint(err, "did you mean %.*s%s?",
-                 slash ? (int)(slash + 1 - prefix) : 0, prefix, near);
+    if (near && strcmp(near, name) != 0)
+        gpt_hint(err, "did you mean %.*s%s?", before, prefix, near);
     gpt_arena_free(&arena);
 }
 
