@@ -266,6 +266,12 @@ static int add_id(struct reading *r, struct pieces *to, int32_t id,
     return GPT_OK;
 }
 
+static bool is_id(const cJSON *item)
+{
+    return cJSON_IsNumber(item) && item->valuedouble >= 0 &&
+           item->valuedouble < GPT_VOCAB_MAX;
+}
+
 /* Adds the ids of a special token of the template, listed in special_tokens. */
 static int add_special(struct reading *r, struct pieces *to,
                        const cJSON *template, const cJSON *token,
@@ -280,8 +286,7 @@ static int add_special(struct reading *r, struct pieces *to,
                         "%s: %s.special_tokens: no ids of '%.200s'",
                         r->parts.what, field, name);
     for (const cJSON *id = ids->child; id; id = id->next) {
-        if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0) ||
-            id->valuedouble >= GPT_VOCAB_MAX)
+        if (!is_id(id))
             return gpt_fail(r->parts.err, GPT_EDATA,
                             "%s: %s.special_tokens: a bad id of '%.200s'",
                             r->parts.what, field, name);
@@ -338,8 +343,7 @@ static int add_end(struct reading *r, struct pieces *to, const cJSON *part,
 {
     const cJSON *id = cJSON_GetArrayItem(gpt_hf_member(part, key), 1);
 
-    if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0) ||
-        id->valuedouble >= GPT_VOCAB_MAX)
+    if (!is_id(id))
         return gpt_fail(r->parts.err, GPT_EDATA, "%s: %s.%s: no list of a text "
                         "and an id", r->parts.what, field, key);
     return add_id(r, to, (int32_t)id->valuedouble, field);

@@ -80,11 +80,11 @@
 /* ---- opening ---- */
 
 /* Chooses the family, and refuses options that have no effect on it; a
- * NullTokenizer drops them with a warning. `typed`
- * is true when --tokenizer-type was given: else the files that are named tell
- * the family, and `fallback` is the one where none is named. The options are
- * those of the command line, before others are filled in. GPT_EUSAGE names the
- * option and the family. */
+ * NullTokenizer drops them with a warning. `typed` is true when
+ * --tokenizer-type was given: else the files that are named tell the family,
+ * and `fallback` is the one where none is named. The options are those of the
+ * command line, before others are filled in. GPT_EUSAGE names the option and
+ * the family. */
 int gpt_tokenizer_settle(struct gpt_tokenizer_options *o, bool typed,
                          const char *fallback,
                          struct gpt_err *err) GPT_MUST_USE;

@@ -346,8 +346,7 @@ static const char *name_of(const cJSON *config)
     if (cJSON_IsString(name))
         return name->valuestring;
     return is_empty(gpt_json_member(config, "load_in_4bit")) &&
-                   is_empty(
-                       gpt_json_member(config, "load_in_8bit"))
+                   is_empty(gpt_json_member(config, "load_in_8bit"))
                ? "?"
                : "bitsandbytes";
 }
