@@ -1,13 +1,7 @@
 /* The table of foreign.h. A name is translated only where it means the same
  * here; where the meaning differs, the answer says what to write. */
 #include "cmd/train/foreign.h"
-
-#define MEGATRON "Megatron-LM"
-#define OLDER "older versions of Megatron-LM"
-#define ACCELERATE "accelerate"
-#define TRANSFORMERS "Transformers"
-#define DEEPSPEED "DeepSpeed"
-#define NANOGPT "nanoGPT"
+#include "cmd/train/foreign_words.h"
 
 /* A value follows: it replaces '%'. */
 #define MEANS(n, from, words) {.name = (n), .source = (from), .means = (words)}
@@ -31,9 +25,7 @@
     {.name = (n), .source = (from), .answer = (why), .skip = true,             \
      .only = (value), .list = true}
 
-/* The reasons below are shared by several names each, and end a warning or make
- * a hint: they say what is so here, and nothing of the other program. */
-#define FUSED "kernels are fused where that is faster, with the same result"
+/* Reasons as those of foreign_words.h, which rows of this table alone share. */
 #define GRAPHS "--cuda-graph-impl records all passes that can be recorded"
 #define IN_BLOCKS "attention is computed in blocks"
 #define WHOLE_SUMS "sums of tensor parallel ranks are not cut into parts"
@@ -42,19 +34,14 @@
     "--num-virtual-stages-per-pipeline-rank makes stages wait less"
 #define ONE_MODEL "there is one implementation of the model"
 #define FLOAT_SUMS "sums and softmax are computed in single precision"
-#define TRACKING                                                               \
-    "the figures go to the log and to metrics.jsonl; --tensorboard-dir and "   \
-    "--log-metrics-command give them to others"
 #define READER "one thread of this program reads the data ahead"
 #define RANDOM "random numbers follow from the seed and the step"
 #define NO_PYTHON "this program is no Python"
 #define ONE_WAY "stages send to each other in one way"
 #define ONCE "a step is not made twice"
 #define NOTICED "ranks notice themselves that another one hangs"
-#define DECODERS "models are decoders, without an encoder"
 #define NO_FAULTS "no wrong results are made"
 #define LOUDNESS "--quiet and --verbose say how much"
-#define DENSE "the feed-forward layers are dense here, without experts"
 #define CUTS                                                                   \
     "ranks share a layer by --tensor-model-parallel-size and "                 \
     "--sequence-parallel; whole sequences are not cut over ranks of their own"
@@ -65,8 +52,6 @@
     "--use-distributed-optimizer shares it among ranks"
 #define OWN_PART "all ranks write what is theirs"
 #define SAVES "SIGTERM and SIGUSR2 always save before the run ends"
-#define NO_MEASURE                                                             \
-    "--timing-log-level 1 logs the times of the parts of a step"
 /* Sums have one order whatever buckets and layouts are: the first fact that
  * these names would change is the speed. */
 #define ONE_SUM "gradients are summed in one way"
@@ -74,13 +59,8 @@
     "checkpoints have a format of their own, which gpt-reshape converts"
 #define ASYNC "--async-save writes in a thread, from a copy in memory"
 #define NCCL_ALONE "NCCL is set up by its own environment variables"
-#define EVEN                                                                   \
-    "layers are divided evenly; --decoder-first-pipeline-num-layers and "      \
-    "--decoder-last-pipeline-num-layers change the ends"
 #define FLOAT_STATE                                                            \
     "sums of gradients and the optimizer's state are of single precision"
-#define SHARDING                                                               \
-    "--data-parallel-sharding-strategy says what data parallel ranks share"
 #define WEIGHTS                                                                \
     "--train-data-path, --valid-data-path and --test-data-path take weights"
 #define BY_WIDTH                                                               \
@@ -297,8 +277,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("mmap-warmup", OLDER, READER),
     SKIP("per-dataset-sequences-path", MEGATRON,
          "sequences are counted by the index of a data set"),
-    SKIP_FLAG("disable-msc", MEGATRON,
-              "data sets and checkpoints are files of this machine"),
+    SKIP_FLAG("disable-msc", MEGATRON, LOCAL_FILES),
     SKIP_FLAG("no-create-attention-mask-in-dataloader", MEGATRON,
               "attention masks are never stored"),
     SKIP("ckpt-format", MEGATRON, ONE_FORMAT),
@@ -332,8 +311,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ONLY("exit-signal", MEGATRON, "SIGTERM", SAVES),
     ANSWER("kill-switch-path", DEEPSPEED,
            "SIGUSR2 saves and ends the run, as does SIGTERM"),
-    ANSWER("non-persistent-save-interval", MEGATRON,
-           "--save-interval N --keep-checkpoints 1 keeps the newest alone"),
+    ANSWER("non-persistent-save-interval", MEGATRON, LOCAL_SAVES),
     ANSWER("save-retain-interval", MEGATRON,
            "--keep-checkpoints N keeps the newest N"),
     ANSWER("ckpt-step", MEGATRON,
@@ -372,56 +350,55 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("log-num-zeros-in-grad", MEGATRON,
               "of the gradient, the log has the norm alone"),
     SKIP_FLAG("log-optimizer-states-to-tensorboard", DEEPSPEED, ONE_NORM),
-    SKIP_FLAG("log-progress", MEGATRON, TRACKING),
-    SKIP_FLAG("log-energy", MEGATRON, TRACKING),
+    SKIP_FLAG("log-progress", MEGATRON, CURVES),
+    SKIP_FLAG("log-energy", MEGATRON, CURVES),
     SKIP_FLAG("log-straggler", MEGATRON, ALWAYS),
     SKIP_FLAG("disable-straggler-on-startup", MEGATRON, ALWAYS),
     SKIP("straggler-minmax-count", MEGATRON, ALWAYS),
     SKIP("straggler-ctrlr-port", MEGATRON, ALWAYS),
-    SKIP_FLAG("no-barrier-with-level-1-timing", MEGATRON, NO_MEASURE),
-    SKIP("timing-log-option", MEGATRON, NO_MEASURE),
-    SKIP_FLAG("use-pytorch-profiler", MEGATRON, NO_MEASURE),
-    SKIP_FLAG("record-memory-history", MEGATRON, NO_MEASURE),
-    SKIP("memory-snapshot-path", MEGATRON, NO_MEASURE),
+    SKIP_FLAG("no-barrier-with-level-1-timing", MEGATRON, TIMES),
+    SKIP("timing-log-option", MEGATRON, TIMES),
+    SKIP_FLAG("use-pytorch-profiler", MEGATRON, TIMES),
+    SKIP_FLAG("record-memory-history", MEGATRON, TIMES),
+    SKIP("memory-snapshot-path", MEGATRON, TIMES),
     SKIP("logging-level", MEGATRON, LOUDNESS),
     SKIP("log-level", DEEPSPEED, LOUDNESS),
     SKIP("log-level-replica", DEEPSPEED, LOUDNESS),
-    SKIP("codecarbon-dir", DEEPSPEED, TRACKING),
-    SKIP_FLAG("profile", MEGATRON, NO_MEASURE),
-    SKIP("profile-step-start", MEGATRON, NO_MEASURE),
-    SKIP("profile-step-end", MEGATRON, NO_MEASURE),
-    ANSWER("profile-ranks", MEGATRON, NO_MEASURE),
-    SKIP("tensorboard-log-interval", MEGATRON, TRACKING),
-    SKIP("tensorboard-queue-size", MEGATRON, TRACKING),
-    SKIP_FLAG("log-timers-to-tensorboard", MEGATRON, TRACKING),
-    SKIP_FLAG("log-batch-size-to-tensorboard", MEGATRON, TRACKING),
-    SKIP_FLAG("log-learning-rate-to-tensorboard", MEGATRON, TRACKING),
-    SKIP_FLAG("log-loss-scale-to-tensorboard", MEGATRON, TRACKING),
-    SKIP_FLAG("log-validation-ppl-to-tensorboard", MEGATRON, TRACKING),
-    SKIP_FLAG("log-memory-to-tensorboard", MEGATRON, TRACKING),
-    SKIP_FLAG("log-world-size-to-tensorboard", MEGATRON, TRACKING),
-    SKIP_FLAG("no-log-loss-scale-to-tensorboard", MEGATRON, TRACKING),
-    SKIP_FLAG("enable-one-logger", MEGATRON, TRACKING),
-    SKIP_FLAG("no-one-logger", MEGATRON, TRACKING),
-    SKIP_FLAG("one-logger-async", MEGATRON, TRACKING),
-    SKIP("one-logger-project", MEGATRON, TRACKING),
-    SKIP("one-logger-entity", MEGATRON, TRACKING),
-    SKIP_FLAG("no-log-learnig-rate-to-tensorboard", OLDER, TRACKING),
+    SKIP("codecarbon-dir", DEEPSPEED, CURVES),
+    SKIP_FLAG("profile", MEGATRON, TIMES),
+    SKIP("profile-step-start", MEGATRON, TIMES),
+    SKIP("profile-step-end", MEGATRON, TIMES),
+    ANSWER("profile-ranks", MEGATRON, TIMES),
+    SKIP("tensorboard-log-interval", MEGATRON, CURVES),
+    SKIP("tensorboard-queue-size", MEGATRON, CURVES),
+    SKIP_FLAG("log-timers-to-tensorboard", MEGATRON, CURVES),
+    SKIP_FLAG("log-batch-size-to-tensorboard", MEGATRON, CURVES),
+    SKIP_FLAG("log-learning-rate-to-tensorboard", MEGATRON, CURVES),
+    SKIP_FLAG("log-loss-scale-to-tensorboard", MEGATRON, CURVES),
+    SKIP_FLAG("log-validation-ppl-to-tensorboard", MEGATRON, CURVES),
+    SKIP_FLAG("log-memory-to-tensorboard", MEGATRON, CURVES),
+    SKIP_FLAG("log-world-size-to-tensorboard", MEGATRON, CURVES),
+    SKIP_FLAG("no-log-loss-scale-to-tensorboard", MEGATRON, CURVES),
+    SKIP_FLAG("enable-one-logger", MEGATRON, CURVES),
+    SKIP_FLAG("no-one-logger", MEGATRON, CURVES),
+    SKIP_FLAG("one-logger-async", MEGATRON, CURVES),
+    SKIP("one-logger-project", MEGATRON, CURVES),
+    SKIP("one-logger-entity", MEGATRON, CURVES),
+    SKIP_FLAG("no-log-learnig-rate-to-tensorboard", OLDER, CURVES),
     SKIP("config-logger-dir", MEGATRON, "--print-config prints all options"),
-    SKIP("dump-param-to-param-group-map", MEGATRON,
-         "matrices have weight decay, biases and norms have none"),
-    SKIP_FLAG("run-workload-inspector-server", MEGATRON, NO_MEASURE),
-    SKIP("one-logger-run-name", MEGATRON, TRACKING),
-    SKIP("app-tag-run-name", MEGATRON, TRACKING),
-    SKIP("app-tag-run-version", MEGATRON, TRACKING),
-    SKIP("wandb-project", MEGATRON, TRACKING),
-    SKIP("wandb-entity", MEGATRON, TRACKING),
-    SKIP("wandb-exp-name", MEGATRON, TRACKING),
-    SKIP("wandb-save-dir", MEGATRON, TRACKING),
-    SKIP_FLAG("with-tracking", TRANSFORMERS, TRACKING),
-    SKIP("report-to", TRANSFORMERS, TRACKING),
-    SKIP("wandb-log", NANOGPT, TRACKING),
-    SKIP("wandb-run-name", NANOGPT, TRACKING),
+    SKIP("dump-param-to-param-group-map", MEGATRON, DECAYED),
+    SKIP_FLAG("run-workload-inspector-server", MEGATRON, TIMES),
+    SKIP("one-logger-run-name", MEGATRON, CURVES),
+    SKIP("app-tag-run-name", MEGATRON, CURVES),
+    SKIP("app-tag-run-version", MEGATRON, CURVES),
+    SKIP("wandb-project", MEGATRON, CURVES),
+    SKIP("wandb-entity", MEGATRON, CURVES),
+    SKIP("wandb-exp-name", MEGATRON, CURVES),
+    SKIP("wandb-save-dir", MEGATRON, CURVES),
+    SKIP_FLAG("with-tracking", TRANSFORMERS, CURVES),
+    SKIP("report-to", TRANSFORMERS, CURVES),
+    SKIP("wandb-log", NANOGPT, CURVES),
+    SKIP("wandb-run-name", NANOGPT, CURVES),
 
     /* the model */
     FLAG_MEANS("use-rotary-position-embeddings", MEGATRON,
@@ -459,16 +436,13 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     MEANS("block-size", TRANSFORMERS, "--seq-length=%"),
     MEANS("config-name", TRANSFORMERS, "--config=%"),
     MEANS("model-name-or-path", TRANSFORMERS, "--load=% --finetune"),
-    ANSWER("multi-latent-attention", MEGATRON,
-           "queries share keys and values in groups: --num-query-groups"),
-    ANSWER("mtp-num-layers", MEGATRON,
-           "the model predicts the next token alone"),
+    ANSWER("multi-latent-attention", MEGATRON, LATENT),
+    ANSWER("mtp-num-layers", MEGATRON, NEXT_TOKEN),
     ANSWER("apply-residual-connection-post-layernorm", MEGATRON,
            "the residual stream is taken before the norm of a layer"),
     ANSWER("openai-gelu", MEGATRON,
            "--activation-function gelu is the tanh form; gelu_exact the other"),
-    ANSWER("init-method-xavier-uniform", MEGATRON,
-           "weights are drawn from a normal distribution: --init-method-std"),
+    ANSWER("init-method-xavier-uniform", MEGATRON, NORMAL),
     FLAG_MEANS("use-mp-args-from-checkpoint-args", MEGATRON,
                "--use-checkpoint-args"),
     ANSWER("bias", NANOGPT,
@@ -479,12 +453,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP("always-save-checkpoint", NANOGPT,
          "--save-interval says when, --save-best keeps the best"),
     SKIP("backend", NANOGPT, "NCCL carries GPUs' sums, Gloo processors'"),
-    ANSWER("tokenizer-name", TRANSFORMERS,
-           "give its files: --vocab-file and --merge-file, or "
-           "--tokenizer-model"),
-    ANSWER("tokenizer-name-or-path", DEEPSPEED,
-           "give its files: --vocab-file and --merge-file, or "
-           "--tokenizer-model"),
+    ANSWER("tokenizer-name", TRANSFORMERS, TOKENIZER),
+    ANSWER("tokenizer-name-or-path", DEEPSPEED, TOKENIZER),
     ANSWER("init-from", NANOGPT,
            "--load DIR resumes, --load DIR --finetune starts from weights"),
 
@@ -503,8 +473,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ANSWER("megatron-lm-num-micro-batches", ACCELERATE,
            "--global-batch-size is micro batches x --micro-batch-size x data "
            "parallel ranks"),
-    FLAG_MEANS("checkpoint-activations", OLDER,
-               "--recompute-granularity=full"),
+    FLAG_MEANS("checkpoint-activations", OLDER, "--recompute-granularity=full"),
     MEANS("checkpoint-num-layers", OLDER, "--recompute-num-layers=%"),
     MEANS("activations-checkpoint-method", OLDER,
           "--recompute-granularity=full --recompute-method=%"),
@@ -534,9 +503,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
            "write the options themselves; gpt-train(1) lists the keys"),
     ANSWER("deepspeed-config", DEEPSPEED,
            "write the options themselves; gpt-train(1) lists the keys"),
-    ANSWER("zero-stage", DEEPSPEED,
-           "stage 1 is --use-distributed-optimizer, stage 2 is "
-           "--data-parallel-sharding-strategy optim_grads"),
+    ANSWER("zero-stage", DEEPSPEED, STAGES),
     SKIP("compile", NANOGPT, NO_PYTHON),
 
     /* data */
@@ -560,8 +527,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP("dataloader-num-workers", TRANSFORMERS, READER),
 
     /* batches and length */
-    ANSWER("train-tokens", DEEPSPEED,
-           "--train-samples is the number of tokens over --seq-length"),
+    ANSWER("train-tokens", DEEPSPEED, TOKENS),
     ANSWER("lr-decay-tokens", DEEPSPEED,
            "--lr-decay-samples is the number of tokens over --seq-length"),
     ANSWER("lr-warmup-tokens", DEEPSPEED,
@@ -571,16 +537,12 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ANSWER("batch-size", OLDER,
            "--micro-batch-size is the batch of one rank, --global-batch-size "
            "that of all"),
-    MEANS("per-device-train-batch-size", TRANSFORMERS,
-          "--micro-batch-size=%"),
-    MEANS("train-micro-batch-size-per-gpu", DEEPSPEED,
-          "--micro-batch-size=%"),
+    MEANS("per-device-train-batch-size", TRANSFORMERS, "--micro-batch-size=%"),
+    MEANS("train-micro-batch-size-per-gpu", DEEPSPEED, "--micro-batch-size=%"),
     SKIP("per-device-eval-batch-size", TRANSFORMERS,
          "validation takes the batches of training"),
     ANSWER("train-batch-size", DEEPSPEED, "write --global-batch-size"),
-    ANSWER("gradient-accumulation-steps", TRANSFORMERS,
-           "--global-batch-size is accumulation steps x --micro-batch-size x "
-           "data parallel ranks"),
+    ANSWER("gradient-accumulation-steps", TRANSFORMERS, STEPS),
     MEANS("num-train-epochs", TRANSFORMERS, "--epochs=%"),
     MEANS("max-train-steps", TRANSFORMERS, "--train-iters=%"),
     MEANS("max-steps", TRANSFORMERS, "--train-iters=%"),

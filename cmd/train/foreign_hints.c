@@ -3,14 +3,7 @@
  * what differs; none is translated, so that a run is never another one than its
  * script says. */
 #include "cmd/train/foreign.h"
-
-#define MEGATRON "Megatron-LM"
-#define OLDER "older versions of Megatron-LM"
-#define NEOX "GPT-NeoX"
-#define DEEPSPEED "DeepSpeed"
-#define TRANSFORMERS "Transformers"
-#define LITGPT "LitGPT"
-#define LLMC "llm.c"
+#include "cmd/train/foreign_words.h"
 
 #define HINT(n, from, text) {.name = (n), .source = (from), .answer = (text)}
 
@@ -19,22 +12,10 @@
     "gpt-launch starts the ranks, once on each node: --nproc-per-node, "       \
     "--nnodes, --node-rank, --master-addr"
 #define SUMS "sums of gradients are of single precision, whatever the ranks are"
-#define STEPS                                                                  \
-    "--global-batch-size is accumulation steps x --micro-batch-size x data "   \
-    "parallel ranks"
-#define STAGES                                                                 \
-    "stage 1 is --use-distributed-optimizer, stage 2 is "                      \
-    "--data-parallel-sharding-strategy optim_grads"
 #define BUCKETS "ranks sum and gather layer by layer; there is no size to set"
 #define PRECISION "write --bf16 or --fp16; without both, numbers are float"
-#define CURVES                                                                 \
-    "metrics.jsonl has the figures; --tensorboard-dir and "                    \
-    "--log-metrics-command give them to others"
-#define TIMES "--timing-log-level 1 logs the times of the parts of a step"
 #define NORMS "each line of the log has the norm of the whole gradient alone"
-#define FUSED "kernels are fused where that is faster, with the same result"
 #define ADAPTERS "all weights are trained"
-#define DENSE "the feed-forward layers are dense here, without experts"
 #define OWN_WEIGHTS "each layer has weights of its own"
 #define WINDOW                                                                 \
     "attention is dense, or sees the last positions: --window-size, "          \
@@ -52,8 +33,6 @@
 #define MODELS                                                                 \
     "--config names a preset, or --num-layers, --hidden-size and so on give "  \
     "the shape"
-#define TOKENIZER                                                              \
-    "give its files: --vocab-file and --merge-file, or --tokenizer-model"
 #define SAME_EVERY_TIME "a run gives the same losses every time"
 #define PACKED "documents fill samples one after the other, without padding"
 #define FFN "--ffn-hidden-size, which a gate does not make narrower"
@@ -61,22 +40,13 @@
 #define VALIDATED "--eval-iters, in batches of --global-batch-size"
 #define SAME_PRECISION "a validation has the precision of training"
 #define DATA "--data-path, of a data set by gpt-preprocess"
-#define SHARDING                                                               \
-    "--data-parallel-sharding-strategy says what data parallel ranks share"
 #define RESTARTS                                                               \
     "a launcher starts ranks again, and --load with the same --save resumes"
-#define LOCAL_SAVES                                                            \
-    "--save-interval N --keep-checkpoints 1 keeps the newest alone"
-#define DECODERS "models are decoders"
-#define LATENT                                                                 \
-    "queries share keys and values in groups: --num-query-groups"
 #define NO_STATES "every layer has attention; there are no state space layers"
 #define ONE_SHAPE "all layers have one shape"
-#define NEXT_TOKEN "the model predicts the next token alone"
 #define OPTIMIZERS "--optimizer is adam, sgd or muon"
 #define FEW_BITS "--fp8-format has the fewest bits that there are"
 #define AS_IT_IS "documents are trained on as they are"
-#define LOCAL_FILES "data sets and checkpoints are files of this machine"
 
 const struct gpt_foreign_option gpt_train_hints[] = {
     /* what is in Megatron-LM and not here; its names without effect, and those
@@ -109,8 +79,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
          "--pipeline-model-parallel-size; " DECODERS),
     HINT("relative-attention-*", MEGATRON, POSITIONS),
     HINT("mrope-section", MEGATRON, POSITIONS),
-    HINT("attention-output-gate", MEGATRON,
-         "what attention gives has no gate"),
+    HINT("attention-output-gate", MEGATRON, "what attention gives has no gate"),
     HINT("qk-clip*", MEGATRON, "--clip-qkv X keeps elements from -X to X"),
     HINT("qk-l2-norm", MEGATRON, "--qk-layernorm --no-norm-weight"),
     HINT("activation-func-clamp-value", MEGATRON,
@@ -165,8 +134,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("iterations-to-skip", MEGATRON,
          "no step is left out by its number; --max-nan-iterations skips steps "
          "that are not finite"),
-    HINT("no-weight-decay-cond-type", MEGATRON,
-         "matrices have weight decay, biases and norms have none"),
+    HINT("no-weight-decay-cond-type", MEGATRON, DECAYED),
     HINT("full-validation", MEGATRON, VALIDATED),
     HINT("phase-transition-iterations", MEGATRON,
          "--data-stages FILE says from which sample on data change"),
@@ -186,9 +154,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("pipe-parallel-size", NEOX,
          "--pipeline-model-parallel-size; for 0 write 1"),
     HINT("is-pipe-parallel", NEOX, "--pipeline-model-parallel-size says it"),
-    HINT("pipe-partition-method", NEOX,
-         "layers are divided evenly; --decoder-first-pipeline-num-layers and "
-         "--decoder-last-pipeline-num-layers change the ends"),
+    HINT("pipe-partition-method", NEOX, EVEN),
     HINT("output-layer-parallelism", NEOX,
          "tensor parallel ranks divide the vocabulary of the output layer"),
     HINT("num-gpus", DEEPSPEED, RANKS),
@@ -238,8 +204,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("use-bias-in-mlp", NEOX,
          "layers have biases; --no-mlp-bias takes those of the feed-forward "
          "layer away"),
-    HINT("init-method", NEOX,
-         "weights are drawn from a normal distribution: --init-method-std"),
+    HINT("init-method", NEOX, NORMAL),
     HINT("output-layer-init-method", NEOX,
          "projections to the residual stream have --init-method-std over the "
          "root of 2 x layers"),
@@ -408,8 +373,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("train.global-batch-size", LITGPT,
          "--global-batch-size, of all nodes"),
     HINT("train.micro-batch-size", LITGPT, "--micro-batch-size"),
-    HINT("train.max-tokens", LITGPT,
-         "--train-samples is the number of tokens over --seq-length"),
+    HINT("train.max-tokens", LITGPT, TOKENS),
     HINT("train.max-steps", LITGPT, "--train-iters"),
     HINT("train.epochs", LITGPT, "--epochs"),
     HINT("train.max-seq-length", LITGPT, "--seq-length"),

@@ -1,0 +1,46 @@
+/* What the two tables of foreign.h share: the programs whose names they have,
+ * and the reasons that rows of both give. A reason ends a warning or makes a
+ * hint: it says what is so here, and nothing of the other program. */
+#ifndef GPT_CMD_TRAIN_FOREIGN_WORDS_H
+#define GPT_CMD_TRAIN_FOREIGN_WORDS_H
+
+#define MEGATRON "Megatron-LM"
+#define OLDER "older versions of Megatron-LM"
+#define ACCELERATE "accelerate"
+#define TRANSFORMERS "Transformers"
+#define DEEPSPEED "DeepSpeed"
+#define NANOGPT "nanoGPT"
+#define NEOX "GPT-NeoX"
+#define LITGPT "LitGPT"
+#define LLMC "llm.c"
+
+#define FUSED "kernels are fused where that is faster, with the same result"
+#define DENSE "the feed-forward layers are dense here, without experts"
+#define DECODERS "models are decoders, without an encoder"
+#define NEXT_TOKEN "the model predicts the next token alone"
+#define LATENT "queries share keys and values in groups: --num-query-groups"
+#define NORMAL "weights are drawn from a normal distribution: --init-method-std"
+#define DECAYED "matrices have weight decay, biases and norms have none"
+#define EVEN                                                                   \
+    "layers are divided evenly; --decoder-first-pipeline-num-layers and "      \
+    "--decoder-last-pipeline-num-layers change the ends"
+#define SHARDING                                                               \
+    "--data-parallel-sharding-strategy says what data parallel ranks share"
+#define STAGES                                                                 \
+    "stage 1 is --use-distributed-optimizer, stage 2 is "                      \
+    "--data-parallel-sharding-strategy optim_grads"
+#define STEPS                                                                  \
+    "--global-batch-size is accumulation steps x --micro-batch-size x data "   \
+    "parallel ranks"
+#define TOKENS "--train-samples is the number of tokens over --seq-length"
+#define TOKENIZER                                                              \
+    "give its files: --vocab-file and --merge-file, or --tokenizer-model"
+#define LOCAL_FILES "data sets and checkpoints are files of this machine"
+#define LOCAL_SAVES                                                            \
+    "--save-interval N --keep-checkpoints 1 keeps the newest alone"
+#define CURVES                                                                 \
+    "metrics.jsonl has the figures; --tensorboard-dir and "                    \
+    "--log-metrics-command give them to others"
+#define TIMES "--timing-log-level 1 logs the times of the parts of a step"
+
+#endif
