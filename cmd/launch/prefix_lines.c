@@ -18,22 +18,12 @@ enum { READ_BYTES = 64 << 10, LINE_MAX_BYTES = 1 << 20 };
 static int write_all(struct gpt_prefix_lines *l, const char *p, size_t n,
                      struct gpt_err *err)
 {
-    while (n > 0) {
-        ssize_t k = write(l->to, p, n);
-
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0 && l->to == STDERR_FILENO) {
-            l->lost = true;
-            return GPT_OK;
-        }
-        if (k < 0)
-            return gpt_fail_errno(err, GPT_EIO,
-                                  "cannot write to standard output");
-        p += k;
-        n -= (size_t)k;
-    }
-    return GPT_OK;
+    if (gpt_write_all(l->to, p, n))
+        return GPT_OK;
+    l->lost = l->to == STDERR_FILENO;
+    return l->lost ? GPT_OK
+                   : gpt_fail_errno(err, GPT_EIO,
+                                    "cannot write to standard output");
 }
 
 /* A line without its end. A log is text: bytes of zero are left out. */

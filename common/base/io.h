@@ -260,6 +260,10 @@ int gpt_append_close(struct gpt_append *a, struct gpt_err *err);
 /* Closes a log that is not worth a sync: one that was unlinked. */
 void gpt_append_drop(struct gpt_append *a); /* NULL is fine */
 
+/* Writes n bytes at the position of a descriptor, however often it is
+ * interrupted or takes less; false and errno when it fails. */
+bool gpt_write_all(int fd, const void *p, size_t n);
+
 /* Unlinks every temporary file and directory that is still open; async-signal
  * safe for files. For exits that cannot unwind. */
 void gpt_out_cleanup(void);

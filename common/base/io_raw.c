@@ -70,6 +70,11 @@ static ssize_t read_once(int fd, void *p, size_t n, int64_t offset)
     return offset < 0 ? read(fd, p, n) : pread(fd, p, n, offset);
 }
 
+bool gpt_write_all(int fd, const void *p, size_t n)
+{
+    return gpt_raw_write(fd, p, n, -1) == 0;
+}
+
 int64_t gpt_raw_read(int fd, void *p, size_t n, int64_t offset)
 {
     char *to = p;

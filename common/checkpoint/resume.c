@@ -267,20 +267,13 @@ static int compare_files(struct gpt_resume *r, const char *const *files,
                            : sweep(r, r->part, "", err);
 }
 
-static int add_line(struct gpt_resume *r, const char *line, int n,
-                    struct gpt_err *err)
+/* One write(2), if the system takes it whole: O_APPEND keeps lines whole unless
+ * the machine stops. */
+static int add_line(struct gpt_resume *r, const char *line, struct gpt_err *err)
 {
-    while (n > 0) {
-        const ssize_t done = write(r->fd, line, (size_t)n);
-
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return gpt_fail_errno(err, GPT_EIO, "cannot write '%s'", r->list);
-        line += done;
-        n -= (int)done;
-    }
-    return GPT_OK;
+    return gpt_write_all(r->fd, line, strlen(line))
+               ? GPT_OK
+               : gpt_fail_errno(err, GPT_EIO, "cannot write '%s'", r->list);
 }
 
 /* The name of the part goes with the publication, and the list after it: so one
@@ -292,7 +285,7 @@ static int note_published(struct gpt_resume *r, struct gpt_err *err)
         !gpt_path_exists(r->target))
         return GPT_OK;
     r->published = true;
-    return add_line(r, PUBLISHED "\n", (int)strlen(PUBLISHED "\n"), err);
+    return add_line(r, PUBLISHED "\n", err);
 }
 
 int gpt_resume_open(struct gpt_resume **out, const char *path, bool is_file,
@@ -332,17 +325,14 @@ bool gpt_resume_find(const struct gpt_resume *r, uint64_t digest, int64_t part,
     return e != NULL;
 }
 
-/* One write(2) a line, if the system takes it whole: O_APPEND keeps lines whole
- * unless the machine stops. */
 int gpt_resume_note(struct gpt_resume *r, const char *file, uint64_t digest,
                     int64_t part, uint32_t crc, struct gpt_err *err)
 {
     char line[GPT_PATH_BYTES];
-    const int n = snprintf(line, sizeof(line), "%.1000s %016llx %lld %08x\n",
-                           file, (unsigned long long)digest, (long long)part,
-                           (unsigned)crc);
 
-    GPT_TRY(add_line(r, line, n, err));
+    snprintf(line, sizeof(line), "%.1000s %016llx %lld %08x\n", file,
+             (unsigned long long)digest, (long long)part, (unsigned)crc);
+    GPT_TRY(add_line(r, line, err));
     r->added = true;
     return GPT_OK;
 }
