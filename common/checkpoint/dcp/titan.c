@@ -48,8 +48,10 @@ static bool has_queries(const struct gpt_dcp_model *m,
 {
     char name[GPT_PARAM_NAME + 64];
     const struct gpt_param first = {.role = GPT_QKV_WEIGHT, .layer = 0};
+    size_t at = 0;
 
-    gpt_hf_name(name, sizeof(name), &family->rules[2], &first, 0, "");
+    gpt_hf_name(name, sizeof(name), gpt_hf_next_rule(family, &first, &at),
+                &first, 0, "");
     for (int64_t i = 0; i < m->n; i++)
         if (m->entries[i].kind == GPT_KIND_PARAMETERS &&
             gpt_path_ends_in(m->entries[i].name, name))
