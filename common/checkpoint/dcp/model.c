@@ -10,6 +10,7 @@
 
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/megatron/megatron.h"
+#include "checkpoint/torch/torch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -270,8 +271,6 @@ static int read_step(const struct gpt_tensor *t, int64_t *step,
     return GPT_OK;
 }
 
-/* Adam corrects the moments of all parameters by one count here, so that runs
- * which began to train some of them later are none that could go on. */
 int gpt_dcp_model_step(const struct gpt_dcp_model *m, int64_t *step,
                        const char **why, struct gpt_err *err)
 {
@@ -287,7 +286,7 @@ int gpt_dcp_model_step(const struct gpt_dcp_model *m, int64_t *step,
             continue;
         GPT_TRY(read_step(e->tensor, &here, err));
         if (here < 0 || (*step >= 0 && here != *step))
-            *why = "its parameters have different counts of steps";
+            *why = GPT_TORCH_STEPS_DIFFER;
         *step = here;
     }
     /* other optimizers have none of these, and SGD without momentum nothing */

@@ -179,22 +179,13 @@ static int read_step(struct reader *r, const struct gpt_pickle_value *group,
                      const struct gpt_pickle_value *state, struct gpt_err *err)
 {
     const struct gpt_pickle_value *v = gpt_pickle_find(group, "step");
-    struct gpt_torch_tensor t;
-    float value = 0;
+    int64_t step;
 
-    if (!v)
-        v = gpt_pickle_find(state, "step");
-    if (!v || !gpt_torch_is_tensor(v)) {
-        (void)gpt_pickle_int(v, &r->step);
-        return GPT_OK;
-    }
-    GPT_TRY(gpt_torch_tensor(&r->rank->torch, "step", v, &t, err));
-    if (t.dtype != GPT_F32 || t.end - t.begin != sizeof(value))
-        return GPT_OK;
-    GPT_TRY(
-        gpt_in_read(r->rank->torch.in, &value, t.begin, sizeof(value), err));
-    if (value >= 0 && value < 0x1p53F)
-        r->step = (int64_t)value;
+    GPT_TRY(gpt_torch_count(&r->rank->torch,
+                            v ? v : gpt_pickle_find(state, "step"), &step,
+                            err));
+    if (step >= 0)
+        r->step = step;
     return GPT_OK;
 }
 

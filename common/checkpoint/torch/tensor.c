@@ -328,7 +328,7 @@ int gpt_torch_step(const struct gpt_torch *t,
 
     GPT_TRY(gpt_torch_count(t, gpt_pickle_find(state, "step"), step, err));
     if (!first && *step != before)
-        *why = "its parameters have different counts of steps";
+        *why = GPT_TORCH_STEPS_DIFFER;
     return GPT_OK;
 }
 

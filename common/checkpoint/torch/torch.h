@@ -93,8 +93,10 @@ const char *gpt_torch_not_adam(const char *others, struct gpt_arena *arena);
 /* A count, a number or a tensor of one; -1 when it is neither. */
 int gpt_torch_count(const struct gpt_torch *t, const struct gpt_pickle_value *v,
                     int64_t *count, struct gpt_err *err) GPT_MUST_USE;
-/* *step becomes the count of steps in the state of a parameter, or -1. All
- * parameters have one count, as Adam corrects their moments by it here: *why is
+/* Why moments are not taken: Adam corrects those of all parameters by one count
+ * of steps here. Runs that began to train some of them later have several. */
+#define GPT_TORCH_STEPS_DIFFER "its parameters have different counts of steps"
+/* *step becomes the count of steps in the state of a parameter, or -1. *why is
  * set where that of the parameter before, which *step was, is another one. */
 int gpt_torch_step(const struct gpt_torch *t,
                    const struct gpt_pickle_value *state, bool first,
