@@ -153,7 +153,9 @@ static int score_window(struct measurement *p, const struct gpt_window *w,
     const bool begins =
         p->how->rule == GPT_WINDOWS_LLAMA_CPP && p->m->o->add_bos;
     const int64_t n = w->end - w->begin;
-    struct gpt_score score;
+    struct gpt_scored_text text = {.tokens = p->window,
+                                   .n = n + w->prefix,
+                                   .first = w->scored - w->begin + w->prefix};
 
     if (((w->prefix && bos < 0) || begins) && eod < 0)
         return gpt_fail(err, GPT_EDATA,
@@ -163,11 +165,9 @@ static int score_window(struct measurement *p, const struct gpt_window *w,
     GPT_TRY(read_tokens(p, w->begin, n, p->window + w->prefix, err));
     if (begins)
         p->window[0] = eod;
-    GPT_TRY(gpt_score_text(p->scorer, p->window, n + w->prefix,
-                           w->scored - w->begin + w->prefix, 0, NULL, NULL,
-                           &score, err));
-    p->logprob += score.logprob;
-    p->scored += score.tokens;
+    GPT_TRY(gpt_score_texts(p->scorer, &text, 1, 0, NULL, err));
+    p->logprob += text.score.logprob;
+    p->scored += text.score.tokens;
     return GPT_OK;
 }
 

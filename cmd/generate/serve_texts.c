@@ -210,7 +210,10 @@ static int score_echo(struct gpt_serving *w, struct gpt_call_text *echo,
 {
     const struct gpt_choice *choice = &echo->call->choice;
     const bool scores = choice->logprobs && ids->len > 1;
-    struct gpt_score score;
+    struct gpt_scored_text text = {.tokens = ids->data,
+                                   .n = (int64_t)ids->len,
+                                   .first = 1,
+                                   .user = w};
     int status = GPT_OK;
 
     for (size_t i = 0; i < (scores ? 1 : ids->len) && status == GPT_OK; i++)
@@ -222,8 +225,8 @@ static int score_echo(struct gpt_serving *w, struct gpt_call_text *echo,
         return GPT_OK;
     w->echo = echo;
     w->scored = true;
-    return gpt_score_text(w->scorer, ids->data, (int64_t)ids->len, 1,
-                          choice->n_top, take_prompt_token, w, &score, err);
+    return gpt_score_texts(w->scorer, &text, 1, choice->n_top,
+                           take_prompt_token, err);
 }
 
 /* Repeats a prompt in front of its text. The texts of a prompt begin one after

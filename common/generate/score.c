@@ -304,15 +304,3 @@ int gpt_score_texts(struct gpt_scorer *s, struct gpt_scored_text *texts,
     GPT_TRY(keep_context(s, texts, n, err));
     return score_rest(&c, texts, n, err);
 }
-
-int gpt_score_text(struct gpt_scorer *s, const int32_t *tokens, int64_t n,
-                   int64_t first, int64_t n_top, gpt_token_scored *token,
-                   void *user, struct gpt_score *score, struct gpt_err *err)
-{
-    struct gpt_scored_text text = {
-        .tokens = tokens, .n = n, .first = first, .user = user};
-    const int status = gpt_score_texts(s, &text, 1, n_top, token, err);
-
-    *score = text.score;
-    return status;
-}

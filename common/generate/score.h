@@ -48,10 +48,4 @@ int gpt_score_texts(struct gpt_scorer *s, struct gpt_scored_text *texts,
                     int64_t n, int64_t n_top, gpt_token_scored *token,
                     struct gpt_err *err) GPT_MUST_USE;
 
-/* The same for one text. */
-int gpt_score_text(struct gpt_scorer *s, const int32_t *tokens, int64_t n,
-                   int64_t first, int64_t n_top, gpt_token_scored *token,
-                   void *user, struct gpt_score *score,
-                   struct gpt_err *err) GPT_MUST_USE;
-
 #endif
