@@ -2,6 +2,9 @@
  * format cannot be a choice of an option and be missing from the table. */
 #include "checkpoint/format.h"
 
+#include "base/io.h"
+
+#include <dirent.h>
 #include <errno.h>
 #include <string.h>
 
@@ -53,4 +56,19 @@ const struct gpt_format *gpt_format_of(const char *path)
     const struct gpt_format *format;
 
     return gpt_format_find(&format, path, NULL) == GPT_OK ? format : NULL;
+}
+
+/* Users name the folder above a checkpoint. */
+bool gpt_format_below(const char *dir, char *path, size_t cap)
+{
+    DIR *d = opendir(dir);
+    bool found = false;
+
+    for (struct dirent *e; d && !found && (e = readdir(d));)
+        found = e->d_name[0] != '.' &&
+                gpt_path_join(path, cap, dir, e->d_name, NULL) == GPT_OK &&
+                gpt_path_is_dir(path) && gpt_format_of(path);
+    if (d)
+        closedir(d);
+    return found;
 }

@@ -52,6 +52,10 @@ struct gpt_format {
     int (*check)(const struct gpt_source *s, struct gpt_err *err);
     int (*list)(const struct gpt_source *s, gpt_stored_visit *visit,
                 void *context, struct gpt_err *err);
+    /* Gives the failure to open a directory that has files of such a
+     * checkpoint, and not all, a hint. False where nothing is known to be
+     * missing. NULL: nothing ever is. */
+    bool (*explain)(const char *dir, struct gpt_err *err);
 
     /* True when each of several ranks gets an equal part of a query group, by
      * these options; NULL: groups are never cut. */
@@ -97,6 +101,9 @@ int gpt_format_find(const struct gpt_format **format, const char *path,
                     struct gpt_err *err) GPT_MUST_USE;
 /* The same for hints, where a failure is as good as nothing. */
 const struct gpt_format *gpt_format_of(const char *path);
+
+/* The first directory in `dir` that is a checkpoint; false when none is. */
+bool gpt_format_below(const char *dir, char *path, size_t cap);
 
 /* Gives the failure to open what is at `path` a hint, unless it has one. */
 void gpt_source_explain(const char *path, struct gpt_err *err);

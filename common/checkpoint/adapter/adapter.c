@@ -31,13 +31,7 @@ static const char *const wrapping[] = {".modules_to_save", ".base_layer"};
 /* Trainers leave adapter_config.json beside whole models, too. */
 bool gpt_adapter_recognises(const char *dir)
 {
-    static const char *const models[] = {GPT_HF_WEIGHTS, GPT_HF_INDEX,
-                                         GPT_HF_OLD_WEIGHTS, GPT_HF_OLD_INDEX};
-
-    for (size_t i = 0; i < GPT_COUNT(models); i++)
-        if (gpt_path_holds(dir, models[i]))
-            return false;
-    return gpt_path_holds(dir, GPT_HF_ADAPTER);
+    return !gpt_hf_has_weights(dir) && gpt_path_holds(dir, GPT_HF_ADAPTER);
 }
 
 /* Names are in the arena, and so are those that messages use. */

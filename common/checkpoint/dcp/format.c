@@ -45,6 +45,19 @@ static bool recognise_dcp(const char *path)
     return gpt_dcp_model_find(&m, path);
 }
 
+/* What FSDP and its users save, without what says which model it is.
+ * Megatron-LM's have a file of their own beside. */
+static bool explain_dcp(const char *dir, struct gpt_err *err)
+{
+    if (recognise_dcp(dir) || (!gpt_path_holds(dir, GPT_DCP_METADATA) &&
+                               !gpt_path_holds(dir, GPT_DCP_FSDP_MODEL)))
+        return false;
+    gpt_hint(err, "it is of torch.distributed.checkpoint: copy %s of the "
+                  "model, which transformers' save_pretrained() writes, into "
+                  "it or beside it", GPT_HF_CONFIG);
+    return true;
+}
+
 /* What was not made is zero. */
 static void close_dcp(struct gpt_source *s)
 {
@@ -363,4 +376,5 @@ const struct gpt_format gpt_format_dcp = {
     .open = open_dcp,
     .close = close_dcp,
     .list = list_dcp,
+    .explain = explain_dcp,
 };

@@ -234,6 +234,7 @@ const struct gpt_format gpt_format_hf = {
     .open = open_hf,
     .close = close_hf,
     .list = list_hf,
+    .explain = gpt_hf_explain,
     .plan = plan_hf,
     .free_plan = free_hf_plan,
     .write = write_hf,

@@ -157,6 +157,12 @@ const struct gpt_tensor *gpt_hf_tensors(const struct gpt_hf *hf, int64_t *n);
 const struct gpt_safetensors *gpt_hf_shard(const struct gpt_hf *hf, size_t i,
                                            const char **name);
 
+/* True when a file of weights, or the index of several, has its name there. */
+bool gpt_hf_has_weights(const char *dir);
+/* A row of format.h: config.json without weights, weights without it, or an
+ * adapter alone. */
+bool gpt_hf_explain(const char *dir, struct gpt_err *err);
+
 /* ---- writing ---- */
 
 /* What would be written; made by gpt_hf_plan(). */

@@ -65,6 +65,16 @@ static bool recognise_litgpt(const char *path)
            gpt_path_holds(path, GPT_LITGPT_WEIGHTS);
 }
 
+static bool explain_litgpt(const char *dir, struct gpt_err *err)
+{
+    if (gpt_path_holds(dir, GPT_LITGPT_CONFIG) ||
+        !gpt_path_holds(dir, GPT_LITGPT_WEIGHTS))
+        return false;
+    gpt_hint(err, "it has weights of LitGPT; " GPT_LITGPT_CONFIG " is missing "
+                  "beside them");
+    return true;
+}
+
 /* ---- model_config.yaml ---- */
 
 /* A line, or one that is indented below the line of `of`. */
@@ -429,4 +439,5 @@ const struct gpt_format gpt_format_litgpt = {
     .open = open_litgpt,
     .close = gpt_pth_close,
     .list = gpt_pth_list,
+    .explain = explain_litgpt,
 };

@@ -47,6 +47,18 @@ static bool recognise_meta(const char *path)
             gpt_path_holds(path, GPT_META_ONE_FILE));
 }
 
+static bool explain_meta(const char *dir, struct gpt_err *err)
+{
+    const bool first = gpt_path_holds(dir, GPT_META_FIRST_FILE);
+
+    if (gpt_path_holds(dir, GPT_META_PARAMS) ||
+        (!first && !gpt_path_holds(dir, GPT_META_ONE_FILE)))
+        return false;
+    gpt_hint(err, "it has weights of %s code; " GPT_META_PARAMS " is missing "
+                  "beside them", first ? "Meta's" : "Mistral's");
+    return true;
+}
+
 /* ---- tensors ---- */
 
 /* NULL when file k has none. */
@@ -461,4 +473,5 @@ const struct gpt_format gpt_format_meta = {
     .close = gpt_pth_close,
     .check = check_meta,
     .list = gpt_pth_list,
+    .explain = explain_meta,
 };
