@@ -1,9 +1,9 @@
 /* See attached.h. Start at gpt_target_tokenizer(). */
 #include "checkpoint/attached.h"
 
-#include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/run_state.h"
 #include "tokenizer/gguf_tokens.h"
+#include "tokenizer/hf_files.h"
 
 #include <string.h>
 

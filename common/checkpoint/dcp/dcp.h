@@ -10,6 +10,8 @@
 #include "checkpoint/plan.h"
 
 #define GPT_DCP_METADATA ".metadata"
+/* What Megatron-LM puts beside it, which tells its checkpoints from others. */
+#define GPT_DCP_COMMON "common.pt"
 /* Directories of accelerate's, for the first model and the first optimizer. */
 #define GPT_DCP_FSDP_MODEL "pytorch_model_fsdp_0"
 #define GPT_DCP_FSDP_OPTIMIZER "optimizer_0"

@@ -9,7 +9,6 @@
 #include "checkpoint/dcp/model.h"
 
 #include "checkpoint/huggingface/huggingface.h"
-#include "checkpoint/megatron/megatron.h"
 #include "checkpoint/torch/torch.h"
 
 #include <stdio.h>
@@ -25,7 +24,7 @@
 static bool holds_dcp(const char *dir)
 {
     return gpt_path_holds(dir, GPT_DCP_METADATA) &&
-           !gpt_path_holds(dir, GPT_MEGATRON_COMMON);
+           !gpt_path_holds(dir, GPT_DCP_COMMON);
 }
 
 /* False when there is none, or no room for its path; then `out` is any text. */

@@ -28,7 +28,7 @@ static const char *const prefixes[][2] = {
 bool gpt_megatron_is_dist(const char *dir)
 {
     return gpt_path_holds(dir, GPT_DCP_METADATA) &&
-           gpt_path_holds(dir, GPT_MEGATRON_COMMON);
+           gpt_path_holds(dir, GPT_DCP_COMMON);
 }
 
 /* The file of a run's state takes the place of a rank's: its keys are the same,
@@ -40,9 +40,8 @@ int gpt_megatron_open_dist(struct gpt_megatron *m, struct gpt_err *err)
     /* what asks for a layout gets that of one rank: tensors have none */
     m->tp_size = m->pp_size = 1;
     GPT_TRY(gpt_new(&m->ranks, 1, sizeof(*m->ranks), "ranks", err));
-    m->ranks[0].file = GPT_MEGATRON_COMMON;
-    GPT_TRY(gpt_path_join(path, sizeof(path), m->dir, GPT_MEGATRON_COMMON,
-                          err));
+    m->ranks[0].file = GPT_DCP_COMMON;
+    GPT_TRY(gpt_path_join(path, sizeof(path), m->dir, GPT_DCP_COMMON, err));
     GPT_TRY(gpt_torch_open(&m->ranks[0].torch, path, err));
     return gpt_dcp_open(&m->dist, m->dir, err);
 }

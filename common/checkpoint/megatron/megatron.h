@@ -121,8 +121,6 @@ int gpt_megatron_check_variants(const struct gpt_config *c,
 
 /* ---- torch_dist ---- */
 
-#define GPT_MEGATRON_COMMON "common.pt"
-
 /* True for the directory of an iteration in this format. */
 bool gpt_megatron_is_dist(const char *dir);
 /* Opens an iteration in this format: fills m->dist and m->ranks, which is one
