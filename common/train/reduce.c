@@ -60,7 +60,7 @@ struct gpt_reducer {
 
 /* ---- where gradients are ---- */
 
-int64_t gpt_bucket_elements(const struct gpt_flat *flat, int64_t bucket)
+static int64_t bucket_elements(const struct gpt_flat *flat, int64_t bucket)
 {
     return flat->buckets[bucket].end - flat->buckets[bucket].begin;
 }
@@ -95,19 +95,19 @@ static int64_t lay_out(const struct gpt_reducer_options *o,
 
     for (int64_t b = 0; b < flat->n_buckets; b++) {
         if (takes_turns(o, b)) {
-            largest = gpt_max_i64(largest, gpt_bucket_elements(flat, b));
+            largest = gpt_max_i64(largest, bucket_elements(flat, b));
             continue;
         }
         if (r)
             r->buckets[b] = base + at;
-        at += gpt_bucket_elements(flat, b);
+        at += bucket_elements(flat, b);
     }
     turns = at;
     at += TURNS * largest;
     for (int64_t b = 0; b < flat->n_buckets; b++) {
-        const int64_t shard = gpt_bucket_elements(flat, b) / flat->shards;
+        const int64_t shard = bucket_elements(flat, b) / flat->shards;
 
-        assert(shard * flat->shards == gpt_bucket_elements(flat, b));
+        assert(shard * flat->shards == bucket_elements(flat, b));
         if (takes_turns(o, b)) {
             if (r) {
                 r->buckets[b] = base + turns + turn_of(b) * largest;
@@ -175,7 +175,7 @@ struct gpt_collective gpt_reducer_call(const struct gpt_flat *flat,
 {
     return (struct gpt_collective){
         .kind = flat->shards == 1 ? GPT_ALL_REDUCE : GPT_REDUCE_SCATTER,
-        .n = gpt_bucket_elements(flat, bucket) / flat->shards,
+        .n = bucket_elements(flat, bucket) / flat->shards,
         .type = GPT_F32,
     };
 }

@@ -36,8 +36,7 @@ struct gpt_reducer_options {
 
 /* Bytes of gradients and buffers. Reads flat, zero and sequence_parallel. */
 int64_t gpt_reducer_memory(const struct gpt_reducer_options *options);
-/* Elements of a bucket; and of all that tensor parallel ranks hold in parts. */
-int64_t gpt_bucket_elements(const struct gpt_flat *flat, int64_t bucket);
+/* Elements of all gradients that tensor parallel ranks hold in parts. */
 int64_t gpt_reducer_pieces(const struct gpt_reducer_options *options);
 /* The call that sums a bucket over data parallel ranks, without its memory. */
 struct gpt_collective gpt_reducer_call(const struct gpt_flat *flat,

@@ -82,7 +82,7 @@ void gpt_pickle_put_real(struct gpt_pickle_out *o, double f)
 }
 
 /* A bool is one opcode since protocol 2. */
-void gpt_pickle_put_bool(struct gpt_pickle_out *o, bool b)
+static void put_bool(struct gpt_pickle_out *o, bool b)
 {
     put_op(o, b ? 0x88 : 0x89);
 }
@@ -121,7 +121,7 @@ void gpt_pickle_put_key_bool(struct gpt_pickle_out *o, const char *key,
                              bool value)
 {
     gpt_pickle_put_string(o, key);
-    gpt_pickle_put_bool(o, value);
+    put_bool(o, value);
 }
 
 /* EMPTY_LIST and a mark; APPENDS takes all above it. */
@@ -227,7 +227,7 @@ bool gpt_pickle_put_tensor(struct gpt_pickle_out *o, int64_t key,
     gpt_pickle_put_int(o, 0);
     put_sizes(o, shape, ndim);
     put_sizes(o, strides, ndim);
-    gpt_pickle_put_bool(o, false);
+    put_bool(o, false);
     gpt_pickle_put_global(o, "collections", "OrderedDict");
     put_bytes(o, ")RtR", 4);
     return true;

@@ -25,7 +25,6 @@ void gpt_pickle_out_free(struct gpt_pickle_out *o);
 void gpt_pickle_put_string(struct gpt_pickle_out *o, const char *text);
 void gpt_pickle_put_int(struct gpt_pickle_out *o, int64_t i);
 void gpt_pickle_put_real(struct gpt_pickle_out *o, double f);
-void gpt_pickle_put_bool(struct gpt_pickle_out *o, bool b);
 void gpt_pickle_put_global(struct gpt_pickle_out *o, const char *module,
                            const char *name);
 /* A key and its value, in what takes keys and values. */
