@@ -8,15 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static int compare_numbers(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
 
 /* Medians: the first step of a run, and those beside a save, are slow. */
 static int median(const struct gpt_metrics *h, const char *name, double *out,
@@ -33,10 +25,7 @@ static int median(const struct gpt_metrics *h, const char *name, double *out,
     for (size_t i = 0; i < s->n; i++)
         if (isfinite(s->value[i]))
             values[n++] = s->value[i];
-    qsort(values, n, sizeof(*values), compare_numbers);
-    if (n > 0)
-        *out = n % 2 ? values[n / 2]
-                     : (values[n / 2 - 1] + values[n / 2]) / 2;
+    *out = gpt_median(values, n);
     gpt_free(values);
     return GPT_OK;
 }

@@ -5,8 +5,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/num.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* A rank is judged by the mean of so many steps: single ones are disturbed by
@@ -74,30 +74,20 @@ void gpt_stragglers_add(struct gpt_stragglers *s,
     }
 }
 
-/* For qsort(); times are finite. */
-static int compare_times(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Every rank has been measured when this is called. */
 static double mean(const struct gpt_stragglers *s, int64_t rank)
 {
     return s->sum[rank] / (double)s->count[rank];
 }
 
-/* The middle one of the means of a stage's ranks, which begin at `first`; of an
- * even number the mean of the two in the middle. */
+/* The median of the means of a stage's ranks, which begin at `first`. */
 static double median_of_stage(const struct gpt_stragglers *s, int64_t first)
 {
     const int64_t n = s->stage;
 
     for (int64_t i = 0; i < n; i++)
         s->sorted[i] = mean(s, first + i);
-    qsort(s->sorted, (size_t)n, sizeof(*s->sorted), compare_times);
-    return (s->sorted[(n - 1) / 2] + s->sorted[n / 2]) / 2;
+    return gpt_median(s->sorted, (size_t)n);
 }
 
 /* Ranks of a stage are neighbours: stages are the slowest dimension. */

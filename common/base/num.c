@@ -183,6 +183,21 @@ bool gpt_parse_real(const char *s, double *out)
     return true;
 }
 
+static int compare_reals(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double gpt_median(double *values, size_t n)
+{
+    if (n == 0)
+        return (double)NAN;
+    qsort(values, n, sizeof(*values), compare_reals);
+    return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
 /* ---- little-endian fields ---- */
 
 /* Byte by byte, so that neither the order nor the alignment of the machine

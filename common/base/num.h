@@ -61,6 +61,10 @@ bool gpt_parse_real(const char *s, double *out);
  * refused as ambiguous. */
 bool gpt_parse_bytes(const char *s, int64_t *out);
 
+/* The middle one of n numbers, or the mean of the two in the middle; NaN of
+ * none. Sorts them; none is NaN. */
+double gpt_median(double *values, size_t n);
+
 /* Fixed-width little-endian fields, byte-wise: no alignment needed. */
 uint16_t gpt_get_u16(const void *p);
 uint32_t gpt_get_u32(const void *p);

@@ -183,5 +183,10 @@ int main(void)
     is_int(gpt_round_up(-40, 32), -32, "-40, a multiple of 32");
     is_int(gpt_round_up(129, 128), 256, "round up");
     is_int(gpt_round_up(128, 128), 128, "round up, nothing to do");
+
+    double four[] = {8, -1, 3, 2}, three[] = {5, 9, -7};
+    ok(gpt_median(four, 4) == 2.5, "the median of four");
+    ok(gpt_median(three, 3) == 5, "the median of three");
+    ok(isnan(gpt_median(three, 0)), "the median of none");
     return tap_done();
 }
