@@ -424,6 +424,48 @@ static int read_run(struct gpt_replica *r, const struct gpt_source *source,
     return c->options->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
 }
 
+/* The losses of a model need its weights alone. */
+static bool weights_alone(const struct gpt_train_plan *plan)
+{
+    return plan->options->finetune || plan->evaluates;
+}
+
+static int check_source(const struct gpt_replica *r,
+                        const struct gpt_source *source,
+                        const struct gpt_train_plan *plan, struct gpt_err *err)
+{
+    const struct gpt_train_options *o = plan->options;
+
+    GPT_TRY(check_model(r, source, o, err));
+    GPT_TRY(gpt_train_check_checkpoint_vocabulary(source, o, err));
+    return weights_alone(plan) ? GPT_OK : check_run(source, err);
+}
+
+/* The options of gpt_source_open() for this run. */
+static struct gpt_source_options source_options(const struct gpt_replica *r,
+                                                const struct gpt_train_plan *p)
+{
+    return (struct gpt_source_options){
+        .iteration = -1,
+        .verify = true,
+        .optimizer = !weights_alone(p),
+        .divisible_by = p->options->make_vocab_size_divisible_by,
+        .tp_size = r->o.layout.size[GPT_TP],
+    };
+}
+
+int gpt_state_check(const struct gpt_replica *r,
+                    const struct gpt_train_plan *plan, struct gpt_err *err)
+{
+    const struct gpt_source_options options = source_options(r, plan);
+    struct gpt_source source;
+
+    GPT_TRY(gpt_source_open(&source, plan->options->load, &options, err));
+    const int status = check_source(r, &source, plan, err);
+    gpt_source_close(&source);
+    return status;
+}
+
 /* Reads this rank's part. Every rank reads the state for itself, and all resume
  * at one place. What does not fit is reported before weights are read, which
  * may take minutes. */
@@ -432,14 +474,10 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
                        const struct gpt_state_context *c,
                        struct gpt_train_plan *plan, struct gpt_err *err)
 {
-    /* The losses of a model need its weights alone. */
-    const bool finetune = c->options->finetune || c->plan->evaluates;
+    const bool finetune = weights_alone(c->plan);
 
     gpt_train_take_tokens(state, source, c->options, c->plan->masks.eod);
-    GPT_TRY(check_model(r, source, c->options, err));
-    GPT_TRY(gpt_train_check_checkpoint_vocabulary(source, c->options, err));
-    if (!finetune)
-        GPT_TRY(check_run(source, err));
+    GPT_TRY(check_source(r, source, c->plan, err));
     if (c->plan->evaluates)
         state->iteration = source->iteration;
     /* Dummy rows that the checkpoint lacks keep their initial values. Weights
@@ -458,16 +496,11 @@ static int load_together(struct gpt_replica *r, struct gpt_train_state *state,
                          struct gpt_train_plan *plan,
                          struct gpt_agreement *all, struct gpt_err *err)
 {
-    const struct gpt_source_options options = {
-        .iteration = -1,
-        .verify = true,
-        .optimizer = !c->options->finetune && !c->plan->evaluates,
-        .divisible_by = c->options->make_vocab_size_divisible_by,
-        .tp_size = r->o.layout.size[GPT_TP],
-        .peers = all,
-    };
+    struct gpt_source_options options = source_options(r, plan);
     struct gpt_source source;
     int status;
+
+    options.peers = all;
 
     GPT_TRY(gpt_source_open(&source, c->options->load, &options, err));
     status = read_source(r, &source, state, c, plan, err);
