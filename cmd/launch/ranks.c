@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cmd/launch/children.h"
+#include "cmd/launch/join.h"
 #include "parallel/store.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TICK_MS = 50, JOIN_SECONDS = 600, DRAIN_SECONDS = 1 };
+enum { TICK_MS = 50, DRAIN_SECONDS = 1 };
 
 struct job {
     const struct gpt_launcher_options *o;
@@ -55,53 +56,6 @@ struct job {
 };
 
 /* ---- the store ---- */
-
-/* Ranks of nodes that count them in different ways would wait for each other
- * until the timeout. A node that the first one does not wait for ends alone: it
- * is of another job, and this one may be running. */
-static int compare_shape(struct job *j, struct gpt_err *err)
-{
-    const struct gpt_launcher_options *o = j->o;
-    long long nnodes = 0, nproc = 0;
-    char mine[80];
-    void *first = NULL;
-
-    snprintf(mine, sizeof(mine), "%lld %lld", (long long)o->nnodes,
-             (long long)o->nproc);
-    GPT_TRY(gpt_store_set_once(j->store, "shape", mine, strlen(mine), &first,
-                               err));
-    const bool same = strcmp(first, mine) == 0;
-    sscanf(first, "%lld %lld", &nnodes, &nproc);
-    gpt_free(first);
-    if (same)
-        return GPT_OK;
-    gpt_fail(err, GPT_EUSAGE,
-             "node %lld has --nnodes %lld --nproc-per-node %lld, and the first "
-             "one to come --nnodes %lld --nproc-per-node %lld",
-             (long long)o->node_rank, (long long)o->nnodes,
-             (long long)o->nproc, nnodes, nproc);
-    if (o->node_rank < nnodes) {
-        struct gpt_err failure = *err, ignored = {0};
-
-        gpt_fail_on_rank(&failure, -1);
-        (void)gpt_store_post_failure(j->store, &failure, &ignored);
-    }
-    return gpt_hint(err, "give both to every node with the same values");
-}
-
-/* Nodes start in any order: this one waits until node 0 serves. On node 0 the
- * server is this process's own. A launcher that was started for a job that has
- * its node already ends before it starts a rank, and the job goes on. */
-static int join_store(struct job *j, struct gpt_err *err)
-{
-    if (j->o->nproc * j->o->nnodes == 1)
-        return GPT_OK;
-    GPT_TRY(gpt_store_open(&j->store, &j->launch,
-                           j->o->node_rank > 0 ? JOIN_SECONDS : 1, err));
-    GPT_TRY(gpt_store_take_place(j->store, "node", j->o->node_rank,
-                                 "each needs a --node-rank of its own", err));
-    return j->o->nnodes > 1 ? compare_shape(j, err) : GPT_OK;
-}
 
 /* The run's name is the one that ranks make of their environment
  * (parallel/launch_env.c), so that launcher and ranks use the same keys. */
@@ -135,7 +89,7 @@ static int open_store(struct job *j, struct gpt_err *err)
         GPT_TRY(status);
         j->launch.port = gpt_store_server_port(j->server);
     }
-    return join_store(j, err);
+    return gpt_launch_join(&j->store, &j->launch, o, err);
 }
 
 /* ---- starting ---- */

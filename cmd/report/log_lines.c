@@ -166,8 +166,8 @@ static bool number_before(const char *line, const char *unit, double *value)
     return true;
 }
 
-/* What llm.c prints: "step 5/100 | loss 3.2 (+0.1z)| norm 1.1 (+0.2z)| lr 1e-4 |
- * 99.0 ms | 45.2% bf16 MFU | 17400 tok/s", which versions changed a little;
+/* What llm.c prints: "step 5/100 | loss 3.2 (+0.1z)| norm 1.1 (+0.2z)| lr 1e-4
+ * | 99.0 ms | 45.2% bf16 MFU | 17400 tok/s", which versions changed a little;
  * "step 5: train loss 3.2 (took 99 ms)" of its program for CPUs; and "val loss
  * 3.3", which follows the step that it is of. */
 static int take_printed(struct gpt_metrics *h, const char *line,

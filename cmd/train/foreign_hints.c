@@ -73,7 +73,8 @@
 #define NO_STATES "every layer has attention; there are no state space layers"
 #define ONE_SHAPE "all layers have one shape"
 #define NEXT_TOKEN "the model predicts the next token alone"
-#define GENERATES "gpt-generate continues prompts; --sample-prompts does so here"
+#define GENERATES                                                              \
+    "gpt-generate continues prompts; --sample-prompts does so here"
 #define OPTIMIZERS "--optimizer is adam, sgd or muon"
 #define FEW_BITS "--fp8-format has the fewest bits that there are"
 #define AS_IT_IS "documents are trained on as they are"

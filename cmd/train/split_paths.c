@@ -1,9 +1,9 @@
-/* Data sets of a file; see split_paths.h. That of --data-args-path has the words
- * of --data-path, between white space. Megatron-LM's JSON file has lists of
- * words, or the words as one text, under "train", "valid" and "test". A key that
- * is missing, or null, is a purpose without data, as with the options. What the
- * words mean is checked with those of the command line: from here on nothing
- * tells the two apart. */
+/* Data sets of a file; see split_paths.h. That of --data-args-path has the
+ * words of --data-path, between white space. Megatron-LM's JSON file has lists
+ * of words, or the words as one text, under "train", "valid" and "test". A key
+ * that is missing, or null, is a purpose without data, as with the options.
+ * What the words mean is checked with those of the command line: from here on
+ * nothing tells the two apart. */
 #include "cmd/train/split_paths.h"
 
 #include "base/io.h"
