@@ -51,6 +51,7 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
     {"local-ranks-filter", TORCHRUN,
      .answer = "rank 0 alone reports; --log-dir DIR has a file a rank"},
     {"module", TORCHRUN, .answer = ITSELF, .flag = true},
+    {"m", TORCHRUN, .answer = ITSELF, .flag = true},
     {"run-path", TORCHRUN, .answer = ITSELF, .flag = true},
     {"num-machines", ACCELERATE, .means = "--nnodes=%"},
     {"machine-rank", ACCELERATE, .means = "--node-rank=%"},

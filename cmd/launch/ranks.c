@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cmd/launch/children.h"
+#include "cmd/launch/join.h"
 #include "parallel/store.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TICK_MS = 50, JOIN_SECONDS = 600, DRAIN_SECONDS = 1 };
+enum { TICK_MS = 50, DRAIN_SECONDS = 1 };
 
 struct job {
     const struct gpt_launcher_options *o;
@@ -55,19 +56,6 @@ struct job {
 };
 
 /* ---- the store ---- */
-
-/* Nodes start in any order: this one waits until node 0 serves. On node 0 the
- * server is this process's own. A launcher that was started for a job that has
- * its node already ends before it starts a rank, and the job goes on. */
-static int join_store(struct job *j, struct gpt_err *err)
-{
-    if (j->o->nproc * j->o->nnodes == 1)
-        return GPT_OK;
-    GPT_TRY(gpt_store_open(&j->store, &j->launch,
-                           j->o->node_rank > 0 ? JOIN_SECONDS : 1, err));
-    return gpt_store_take_place(j->store, "node", j->o->node_rank,
-                                "each needs a --node-rank of its own", err);
-}
 
 /* The run's name is the one that ranks make of their environment
  * (parallel/launch_env.c), so that launcher and ranks use the same keys. */
@@ -93,12 +81,15 @@ static int open_store(struct job *j, struct gpt_err *err)
         int status = gpt_store_server_open(&j->server, o->master_addr,
                                            o->master_port, err);
 
-        if (status == GPT_EIO && o->nnodes == 1 && o->master_port != 0)
-            gpt_hint(err, "--standalone takes a free port");
+        if (status == GPT_EIO && o->master_port != 0)
+            gpt_hint(err, o->nnodes == 1
+                              ? "--standalone takes a free port"
+                              : "another job may use it: give all nodes "
+                                "another --master-port");
         GPT_TRY(status);
         j->launch.port = gpt_store_server_port(j->server);
     }
-    return join_store(j, err);
+    return gpt_launch_join(&j->store, &j->launch, o, err);
 }
 
 /* ---- starting ---- */

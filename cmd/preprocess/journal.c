@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum {
     MAX_BYTES = 1 << 30,
@@ -183,9 +182,14 @@ static int name_journal(struct gpt_journal *j, struct gpt_err *err)
  * the same command from the files of the first. */
 static int lock_journal(struct gpt_journal *j, struct gpt_err *err)
 {
+    struct stat st;
+
     j->has_point = true; /* until it is read: nothing is removed */
     GPT_TRY(gpt_append_open(&j->file, j->about.path, err));
-    return gpt_append_lock(j->file, err);
+    GPT_TRY(gpt_append_lock(j->file, err));
+    /* The one that was just made is, when it cannot be read. */
+    j->has_point = stat(j->about.path, &st) != 0 || st.st_size > 0;
+    return GPT_OK;
 }
 
 /* The description is compared before a point is read: a journal of another run
@@ -237,7 +241,7 @@ bool gpt_journal_has_point(const struct gpt_journal *j)
 static void close_journal(struct gpt_journal *j, bool remove)
 {
     if (j->file && remove)
-        unlink(j->about.path);
+        gpt_out_remove_record(j->about.path);
     gpt_append_drop(j->file); /* every line was synced */
     gpt_free(j->about.path);
     gpt_free(j);
@@ -269,7 +273,7 @@ static int discard_run(struct gpt_journal *j, struct gpt_err *err)
     gpt_free(data);
     GPT_TRY(status);
     GPT_TRY(gpt_outputs_discard(j->about.o, err));
-    unlink(j->about.path);
+    gpt_out_remove_record(j->about.path);
     return GPT_OK;
 }
 

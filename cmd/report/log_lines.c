@@ -153,6 +153,65 @@ static int take_row(struct gpt_metrics *h, int64_t iteration, int n,
     return GPT_OK;
 }
 
+/* The number in front of a unit, as in "99.0 ms". */
+static bool number_before(const char *line, const char *unit, double *value)
+{
+    const char *end = strstr(line, unit), *begin = end;
+
+    while (begin && begin > line && strchr("0123456789.+-e", begin[-1]))
+        begin--;
+    if (!end || begin == end)
+        return false;
+    *value = strtod(begin, NULL);
+    return true;
+}
+
+/* What llm.c prints: "step 5/100 | loss 3.2 (+0.1z)| norm 1.1 (+0.2z)| lr 1e-4
+ * | 99.0 ms | 45.2% bf16 MFU | 17400 tok/s", which versions changed a little;
+ * "step 5: train loss 3.2 (took 99 ms)" of its program for CPUs; and "val loss
+ * 3.3", which follows the step that it is of. */
+static int take_printed(struct gpt_metrics *h, const char *line,
+                        struct gpt_err *err)
+{
+    static const struct {
+        const char *before, *after, *field;
+    } parts[] = {
+        {"| norm ", NULL, "grad_norm"},
+        {"| lr ", NULL, "learning_rate"},
+        {NULL, " ms", "elapsed_ms"},
+        {NULL, "% bf16 MFU", "mfu (%)"},
+        {NULL, " tok/s", "tokens_per_second"},
+    };
+    long long at, last;
+    double v;
+
+    if (sscanf(line, "val loss %lf", &v) == 1) {
+        at = h->n_lines > 0 ? h->at[h->n_lines - 1].iteration : 0;
+        GPT_TRY(gpt_metrics_line(h, at, err));
+        return gpt_metrics_add(h, "validation_loss", v, err);
+    }
+    if (sscanf(line, "step %lld/%lld | loss %lf", &at, &last, &v) != 3 &&
+        sscanf(line, "step %lld/%lld | train loss %lf", &at, &last, &v) != 3 &&
+        !(sscanf(line, "step %lld: train loss %lf", &at, &v) == 2 &&
+          strstr(line, "(took ")))
+        return GPT_OK;
+    GPT_TRY(gpt_metrics_line(h, at, err));
+    GPT_TRY(gpt_metrics_add(h, "lm_loss", v, err));
+    for (size_t i = 0; i < GPT_COUNT(parts); i++) {
+        const char *p = parts[i].before ? strstr(line, parts[i].before) : NULL;
+        const bool found = parts[i].before
+                               ? p && sscanf(p + strlen(parts[i].before),
+                                             "%lf", &v) == 1
+                               : number_before(line, parts[i].after, &v);
+
+        /* a utilization before it is measured is -100 */
+        if (found && v >= 0)
+            GPT_TRY(gpt_metrics_add(h, parts[i].field, v, err));
+    }
+    gpt_metrics_place(h);
+    return GPT_OK;
+}
+
 /* "iter 10: loss 3.2, time 99.0ms, mfu 4.2%" and "step 10: train loss 3.2, val
  * loss 3.3" of nanoGPT; "s:10 trl:3.2 lr:1e-4 norm:1.1" and "s:10 tel:3.3" of
  * llm.c's main.log. sscanf() returns what it has read, the step included. */
@@ -179,7 +238,7 @@ static int take_other(struct gpt_metrics *h, const char *line,
         return take_row(h, at, n - 1, main_log, v, err);
     if (sscanf(line, "s:%lld tel:%lf", &at, v) == 2)
         return take_row(h, at, 1, step + 1, v, err);
-    return GPT_OK;
+    return take_printed(h, line, err);
 }
 
 /* A line of steps which were all skipped has no loss: it counts as one that is

@@ -53,14 +53,21 @@ static double sum(const struct gpt_metrics *h, const char *name)
 }
 
 /* A line whose steps were all skipped, or whose loss was no number: the last
- * loss is of a line before it, which a reader must know. */
+ * loss is of a line before it, which a reader must know. Other programs write
+ * null in the line of a validation, too. */
 static double without(const struct gpt_metrics *h, const char *name)
 {
     const struct gpt_series *s = gpt_metrics_find(h, name);
+    const struct gpt_series *v = gpt_metrics_find(h, "validation_loss");
     double lines = s ? 0 : (double)NAN;
 
-    for (size_t i = 0; s && i < s->n; i++)
-        lines += !isfinite(s->value[i]);
+    for (size_t i = 0, k = 0; s && i < s->n; i++) {
+        while (v && k < v->n && v->line[k] < s->line[i])
+            k++;
+        const bool validation = v && k < v->n && v->line[k] == s->line[i] &&
+                                isfinite(v->value[k]);
+        lines += !isfinite(s->value[i]) && !validation;
+    }
     return lines;
 }
 

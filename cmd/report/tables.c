@@ -61,19 +61,26 @@ static int write_values(struct gpt_out *out, const struct gpt_series **of_run,
     return gpt_out_write(out, "\n", 1, err);
 }
 
-/* next[] begins at the first value of each field for each run. */
+/* next[] begins at the first value of each field for each run. A run that says
+ * nothing of samples, or of time, has none, which is not 0. */
 static int write_rows(struct gpt_out *out, const struct gpt_metrics *h,
                       const struct gpt_series **of_run, size_t n, size_t *next,
                       struct gpt_err *err)
 {
+    const bool samples = gpt_metrics_find(h, "consumed_samples");
+    const bool times = gpt_metrics_find(h, "elapsed_ms");
+
     memset(next, 0, n * sizeof(*next));
     for (size_t i = 0; i < h->n_lines; i++) {
         const struct gpt_moment *at = &h->at[i];
 
         GPT_TRY(write_word(out, h->name, err));
-        GPT_TRY(gpt_out_printf(out, err, ",%lld,%.15g,%.9g",
-                               (long long)at->iteration, at->samples,
-                               at->ms / 1e3));
+        GPT_TRY(gpt_out_printf(out, err, ",%lld,", (long long)at->iteration));
+        if (samples)
+            GPT_TRY(gpt_out_printf(out, err, "%.15g", at->samples));
+        GPT_TRY(gpt_out_write(out, ",", 1, err));
+        if (times)
+            GPT_TRY(gpt_out_printf(out, err, "%.9g", at->ms / 1e3));
         GPT_TRY(write_values(out, of_run, n, next, (int64_t)i, err));
     }
     return GPT_OK;

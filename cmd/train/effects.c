@@ -134,12 +134,18 @@ static bool decay_is_constant(const struct gpt_train_plan *p)
     return p->schedule.wd_style == GPT_WD_CONSTANT;
 }
 
+/* A dry run may have none at all. */
+static bool has_data(const struct gpt_corpus_options *c)
+{
+    return c->n_data_path > 0 || c->n_split_path[GPT_TRAIN] > 0 || c->stages;
+}
+
 /* --eval-iters 0 is the way to ask for no validation: beside it the interval is
- * no surprise. A dry run may have no data at all. */
+ * no surprise. */
 static bool validates(const struct gpt_train_plan *p)
 {
     return p->corpus.n_samples[GPT_VALID] > 0 || p->options->eval_iters == 0 ||
-           p->valid_sets || p->options->dry_run;
+           p->valid_sets || (p->options->dry_run && !has_data(&p->corpus));
 }
 
 /* Scores and samples come with validations by default. */

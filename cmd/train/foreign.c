@@ -76,6 +76,7 @@
 const struct gpt_foreign_option gpt_train_foreign[] = {
     /* fused kernels and implementations to choose from */
     SKIP_FLAG("no-masked-softmax-fusion", MEGATRON, FUSED),
+    SKIP_FLAG("no-scaled-masked-softmax-fusion", OLDER, FUSED),
     SKIP_FLAG("no-bias-gelu-fusion", MEGATRON, FUSED),
     SKIP_FLAG("no-bias-swiglu-fusion", MEGATRON, FUSED),
     SKIP_FLAG("no-bias-dropout-fusion", MEGATRON, FUSED),
@@ -218,6 +219,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("grad-reduce-in-bf16", MEGATRON,
               "gradients are summed in single precision"),
     SKIP_FLAG("no-overlap-p2p-communication", MEGATRON, ONE_WAY),
+    SKIP_FLAG("overlap-p2p-communication", OLDER, ONE_WAY),
     SKIP_FLAG("overlap-p2p-communication-warmup-flush", MEGATRON, ONE_WAY),
     SKIP_FLAG("use-ring-exchange-p2p", MEGATRON, ONE_WAY),
     SKIP_FLAG("tp-comm-overlap", MEGATRON, WHOLE_SUMS),
@@ -334,8 +336,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
          "the order of samples is computed and never stored"),
     SKIP("mid-level-dataset-surplus", MEGATRON,
          "samples of a blend are counted and not estimated"),
-    ANSWER("data-args-path", MEGATRON,
-           "a file of options, data-path = ... among them, is --config FILE"),
+    SKIP_FLAG("renormalize-blend-weights", OLDER,
+              "samples of a blend are counted and not estimated"),
     ANSWER("vocab-extra-ids", MEGATRON,
            "add the tokens to the vocabulary, or raise --vocab-size"),
     ANSWER("eval-global-batch-size", MEGATRON,

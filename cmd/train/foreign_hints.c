@@ -44,6 +44,8 @@
     "a launcher starts ranks again, and --load with the same --save resumes"
 #define NO_STATES "every layer has attention; there are no state space layers"
 #define ONE_SHAPE "all layers have one shape"
+#define GENERATES                                                              \
+    "gpt-generate continues prompts; --sample-prompts does so here"
 #define OPTIMIZERS "--optimizer is adam, sgd or muon"
 #define FEW_BITS "--fp8-format has the fewest bits that there are"
 #define AS_IT_IS "documents are trained on as they are"
@@ -74,6 +76,18 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("mask-prob", MEGATRON, NEXT_TOKEN),
     HINT("short-seq-prob", MEGATRON, NEXT_TOKEN),
     HINT("bert-*", MEGATRON, NEXT_TOKEN),
+    HINT("retro-*", MEGATRON, NEXT_TOKEN),
+    HINT("retriever-*", MEGATRON, NEXT_TOKEN),
+    HINT("biencoder-*", MEGATRON, NEXT_TOKEN),
+    HINT("ict-*", MEGATRON, NEXT_TOKEN),
+    HINT("vision-*", MEGATRON, NEXT_TOKEN),
+    HINT("dino-*", MEGATRON, NEXT_TOKEN),
+    HINT("rl-*", MEGATRON, NEXT_TOKEN),
+    HINT("grpo-*", MEGATRON, NEXT_TOKEN),
+    HINT("perform-rl-step", MEGATRON, NEXT_TOKEN),
+    HINT("inference-*", MEGATRON, GENERATES),
+    HINT("flash-decode", MEGATRON, GENERATES),
+    HINT("max-tokens-to-oom", OLDER, GENERATES),
     HINT("decoder-num-layers", MEGATRON, "--num-layers; " DECODERS),
     HINT("pipeline-model-parallel-split-rank", OLDER,
          "--pipeline-model-parallel-size; " DECODERS),

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/num.h"
 
+#include <math.h>
 #include <string.h>
 
 const struct gpt_layout_words gpt_layout_words[GPT_N_PARTS] = {
@@ -282,7 +283,8 @@ int gpt_advice_json(struct gpt_buf *b, const struct gpt_advice *a)
 
     cJSON_AddStringToObject(root, "hardware", a->hardware.name);
     cJSON_AddNumberToObject(root, "ranks", (double)a->search.ranks);
-    cJSON_AddNumberToObject(root, "memory_limit_bytes", a->hardware.memory);
+    cJSON_AddNumberToObject(root, "memory_limit_bytes",
+                            floor(a->hardware.memory));
     cJSON_AddNumberToObject(root, "global_batch",
                             (double)a->search.batch);
     cJSON_AddNumberToObject(root, "flops_per_step", a->flops);

@@ -109,7 +109,7 @@ struct gpt_train_options {
     int64_t eval_interval, eval_iters, score_interval, sample_interval;
     struct gpt_list valid_set, score_set; /* NAME=... and what follows it */
     bool multiple_valid, eval_only, save_best;
-    const char *per_split_paths;
+    const char *data_args_path, *per_split_paths;
     const char *sample_prompts;
     int64_t sample_tokens, sample_top_k, sample_seed; /* seed -1: the run's */
     double sample_temperature, sample_top_p;

@@ -101,11 +101,8 @@ static int fill_replica(struct gpt_run *r, struct gpt_err *err)
      * took the other one would be waited for */
     snprintf(text, sizeof(text), "there is one = %s\n", exists ? "yes" : "no");
     GPT_TRY(gpt_world_agree(r->world, "checkpoint to load", text, err));
-    if (!exists && gpt_run_resumes_own(o) && o->finetune)
-        return gpt_fail(err, GPT_EIO,
-                        "%s holds no checkpoint, and --finetune begins from "
-                        "one", o->load);
-    if (!exists && gpt_run_resumes_own(o)) {
+    GPT_TRY(gpt_run_has_to_load(o, &exists, err));
+    if (!exists) {
         gpt_log_line(" no checkpoint in %s yet: starting from random weights",
                      o->load);
         GPT_TRY(gpt_replica_init(r->replica, err));
@@ -212,7 +209,7 @@ static int open_options(struct gpt_run *r, struct gpt_err *err)
                                   &settled, err),
                  out);
     GPT_TRY_GOTO(status,
-                 gpt_train_read_split_paths(&r->own_options, &r->arena, err),
+                 gpt_train_read_data_files(&r->own_options, &r->arena, err),
                  out);
     GPT_TRY_GOTO(status, take_checkpoint_args(r, &taken, err), out);
     if (r->o->eval_only) /* whatever the length of the training was */
@@ -274,8 +271,10 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(compare_ranks(r, err));
     if (gpt_run_is_first(r) && !r->plan.evaluates)
         GPT_TRY(gpt_saver_check_room(&r->plan.replica, r->o, err));
-    if (r->o->dry_run)
+    if (r->o->dry_run) {
+        GPT_TRY(gpt_run_look_at_places(r, err));
         return gpt_run_is_first(r) ? gpt_run_print_plan(r, err) : GPT_OK;
+    }
     GPT_TRY(gpt_run_check_memory(r, &memory, err));
     GPT_TRY(gpt_run_open_save(r, err));
     GPT_TRY(gpt_world_connect(r->world, r->be, err));

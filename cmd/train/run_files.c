@@ -11,17 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The directory for checkpoints is ours, and holds no other run's. The lock
- * comes first: a directory that is looked at without it may get its first
- * checkpoint at that moment. */
-static int lock_save(struct gpt_run *r, struct gpt_err *err)
+/* The directory for checkpoints is ours, and holds no other run's. */
+static int refuse_others(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
     const bool same = gpt_run_resumes_own(o);
     bool exists;
 
-    GPT_TRY(gpt_format_check_place(&gpt_format_native, o->save, err));
-    GPT_TRY(gpt_lock_open(&r->lock, o->save, err));
     GPT_TRY(gpt_source_exists(&exists, o->save, err));
     if (exists && (!same || o->finetune) && !o->common.force) {
         gpt_fail(err, GPT_EEXIST, "%s: holds checkpoints of another run",
@@ -33,6 +29,49 @@ static int lock_save(struct gpt_run *r, struct gpt_err *err)
     }
     r->replaces = exists && !same;
     return GPT_OK;
+}
+
+/* The lock comes first: a directory that is looked at without it may get its
+ * first checkpoint at that moment. */
+static int lock_save(struct gpt_run *r, struct gpt_err *err)
+{
+    GPT_TRY(gpt_format_check_place(&gpt_format_native, r->o->save, err));
+    GPT_TRY(gpt_lock_open(&r->lock, r->o->save, err));
+    return refuse_others(r, err);
+}
+
+/* A command that resumes its own run begins it where there is no checkpoint
+ * yet; any other has to load what its --load names. */
+int gpt_run_has_to_load(const struct gpt_train_options *o, bool *load,
+                        struct gpt_err *err)
+{
+    if (*load || !gpt_run_resumes_own(o)) {
+        *load = true;
+        return GPT_OK;
+    }
+    return o->finetune ? gpt_fail(err, GPT_EIO,
+                                  "%s holds no checkpoint, and --finetune "
+                                  "begins from one", o->load)
+                       : GPT_OK;
+}
+
+/* Nothing is locked or made, and no weights are read. */
+int gpt_run_look_at_places(struct gpt_run *r, struct gpt_err *err)
+{
+    const struct gpt_train_options *o = r->o;
+    bool load;
+
+    if (!gpt_run_is_first(r))
+        return GPT_OK;
+    if (o->save && !r->plan.evaluates) {
+        GPT_TRY(gpt_format_check_place(&gpt_format_native, o->save, err));
+        GPT_TRY(refuse_others(r, err));
+    }
+    if (!o->load)
+        return GPT_OK;
+    GPT_TRY(gpt_source_exists(&load, o->load, err));
+    GPT_TRY(gpt_run_has_to_load(o, &load, err));
+    return load ? gpt_state_check(r->replica, &r->plan, err) : GPT_OK;
 }
 
 /* Returns the last iteration in --save that belongs to this run; -1 where none

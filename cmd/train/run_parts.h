@@ -100,6 +100,15 @@ int gpt_run_allocate(struct gpt_run *r, const struct gpt_memory *memory,
 /* Locks --save, makes it, and refuses it where it holds another run's. All
  * ranks call it. */
 int gpt_run_open_save(struct gpt_run *r, struct gpt_err *err) GPT_MUST_USE;
+/* *load is whether --load holds a checkpoint, and becomes whether the run
+ * begins with what is there. GPT_EIO where --finetune has nothing to begin
+ * from. */
+int gpt_run_has_to_load(const struct gpt_train_options *o, bool *load,
+                        struct gpt_err *err) GPT_MUST_USE;
+/* For a dry run: fails where --save is another run's, or where the run could
+ * not begin with what is in --load. */
+int gpt_run_look_at_places(struct gpt_run *r,
+                           struct gpt_err *err) GPT_MUST_USE;
 /* Iterations of --save up to this one are this run's; -1: none. */
 int64_t gpt_run_own_iterations(const struct gpt_run *r);
 /* Checks, before anything is read, that the report can be opened. */

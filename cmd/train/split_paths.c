@@ -1,13 +1,38 @@
-/* Data sets of a JSON file; see split_paths.h. Megatron-LM's file has lists of
- * words, as on a command line, under "train", "valid" and "test". A key that is
- * missing, or null, is a purpose without data, as with the options; other keys
- * are of other programs, and are left alone. What the words mean is checked
- * with those of the command line: from here on nothing tells the two apart. */
+/* Data sets of a file; see split_paths.h. That of --data-args-path has the
+ * words of --data-path, between white space. Megatron-LM's JSON file has lists
+ * of words, or the words as one text, under "train", "valid" and "test". A key
+ * that is missing, or null, is a purpose without data, as with the options.
+ * What the words mean is checked with those of the command line: from here on
+ * nothing tells the two apart. */
 #include "cmd/train/split_paths.h"
 
+#include "base/io.h"
 #include "base/json.h"
 
+#include <string.h>
+
 enum { LIMIT = 1 << 24 }; /* bytes of the file */
+
+#define SPACE " \t\n\v\f\r"
+
+/* The words of a text of `len` bytes, which lives in the arena. */
+static int split_words(struct gpt_list *list, const char *text, size_t len,
+                       struct gpt_arena *arena, struct gpt_err *err)
+{
+    char *copy = gpt_arena_alloc(arena, len + 1, 1), *rest = NULL;
+    const char **words =
+        gpt_arena_alloc(arena, len / 2 + 1, sizeof(*words));
+
+    if (!copy || !words)
+        return gpt_no_memory(err, "names of data sets");
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    for (char *w = strtok_r(copy, SPACE, &rest); w;
+         w = strtok_r(NULL, SPACE, &rest))
+        words[list->n++] = w;
+    list->items = words;
+    return GPT_OK;
+}
 
 /* A weight may be a number in the file: it becomes the word that a command line
  * has. */
@@ -28,6 +53,9 @@ static int read_list(struct gpt_list *list, const cJSON *json, const char *path,
 
     if (!json || cJSON_IsNull(json))
         return GPT_OK;
+    if (cJSON_IsString(json))
+        return split_words(list, json->valuestring, strlen(json->valuestring),
+                           arena, err);
     if (!cJSON_IsArray(json))
         return gpt_fail(err, GPT_EDATA, "%s: '%s' is no list", path,
                         json->string);
@@ -50,22 +78,33 @@ static int read_list(struct gpt_list *list, const cJSON *json, const char *path,
     return GPT_OK;
 }
 
+/* A key that is misspelt would be a purpose without data, in silence. */
+static int check_keys(const cJSON *root, const char *path, struct gpt_err *err)
+{
+    const cJSON *item;
+
+    if (!cJSON_IsObject(root))
+        return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", path);
+    cJSON_ArrayForEach(item, root)
+    {
+        if (strcmp(item->string, "train") != 0 &&
+            strcmp(item->string, "valid") != 0 &&
+            strcmp(item->string, "test") != 0)
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: '%.60s' is none of train, valid and test",
+                            path, item->string);
+    }
+    return GPT_OK;
+}
+
 /* The options count as given by the file, so that a second source of one of
  * them is a contradiction and not a choice. */
-int gpt_train_read_split_paths(struct gpt_train_options *o,
-                               struct gpt_arena *arena, struct gpt_err *err)
+static int read_purposes(struct gpt_train_options *o, struct gpt_arena *arena,
+                         struct gpt_err *err)
 {
     const char *path = o->per_split_paths;
     cJSON *root;
-    int status;
 
-    if (!path)
-        return GPT_OK;
-    if (o->data_path.n + o->train_path.n + o->valid_path.n + o->test_path.n > 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--per-split-data-args-path excludes --data-path, "
-                        "--train-data-path, --valid-data-path and "
-                        "--test-data-path");
     GPT_TRY(gpt_json_read(&root, path, LIMIT, err));
     const struct {
         const char *key;
@@ -74,9 +113,7 @@ int gpt_train_read_split_paths(struct gpt_train_options *o,
                  {"valid", &o->valid_path},
                  {"test", &o->test_path}};
 
-    status = cJSON_IsObject(root)
-                 ? GPT_OK
-                 : gpt_fail(err, GPT_EDATA, "%s: not a JSON object", path);
+    int status = check_keys(root, path, err);
     for (size_t i = 0; i < GPT_COUNT(lists) && status == GPT_OK; i++)
         status = read_list(
             lists[i].list,
@@ -84,4 +121,41 @@ int gpt_train_read_split_paths(struct gpt_train_options *o,
             err);
     cJSON_Delete(root);
     return status;
+}
+
+static int read_blend(struct gpt_train_options *o, struct gpt_arena *arena,
+                      struct gpt_err *err)
+{
+    const char *path = o->data_args_path;
+    char *text;
+    size_t len;
+
+    GPT_TRY(gpt_read_file(path, LIMIT, &text, &len, err));
+    const bool nul = memchr(text, '\0', len) != NULL;
+    int status = nul ? gpt_fail(err, GPT_EDATA, "%s: is no text: it holds a "
+                                "NUL byte", path)
+                     : split_words(&o->data_path, text, len, arena, err);
+    gpt_free(text);
+    if (status == GPT_OK && o->data_path.n == 0)
+        status = gpt_fail(err, GPT_EDATA, "%s: names no data set", path);
+    return status;
+}
+
+int gpt_train_read_data_files(struct gpt_train_options *o,
+                              struct gpt_arena *arena, struct gpt_err *err)
+{
+    const int64_t own = o->data_path.n;
+    const int64_t purposes = o->train_path.n + o->valid_path.n + o->test_path.n;
+
+    if (o->data_args_path && own > 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--data-args-path excludes --data-path");
+    if (o->per_split_paths && (own + purposes > 0 || o->data_args_path))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--per-split-data-args-path excludes --data-path, "
+                        "--data-args-path, --train-data-path, "
+                        "--valid-data-path and --test-data-path");
+    if (o->data_args_path)
+        GPT_TRY(read_blend(o, arena, err));
+    return o->per_split_paths ? read_purposes(o, arena, err) : GPT_OK;
 }

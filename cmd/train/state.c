@@ -8,6 +8,7 @@
 #include "checkpoint/load.h"
 #include "checkpoint/run_state.h"
 #include "cmd/train/changes.h"
+#include "cmd/train/load_checks.h"
 #include "tokenizer/tokenizer_options.h"
 #include "cmd/train/lr_schedule_json.h"
 #include "cmd/train/vocabulary.h"
@@ -125,41 +126,6 @@ static int read_kind(struct gpt_replica *r, const struct gpt_source *source,
 out:
     gpt_ownership_free(&boxes);
     return status;
-}
-
-/* Names the field in which the two differ, with both values, in the words of
- * the configuration. Dropout and padding may differ. With --use-checkpoint-args
- * only an option that stands for several others can be the reason. */
-static int check_model(const struct gpt_replica *r,
-                       const struct gpt_source *source,
-                       const struct gpt_train_options *options,
-                       struct gpt_err *err)
-{
-    const struct gpt_config *there = &source->config;
-    const char *field = gpt_config_difference(&r->o.config, there);
-    char *here_text, *there_text;
-
-    if (!field)
-        return GPT_OK;
-    cJSON *a = gpt_config_to_json(&r->o.config), *b = gpt_config_to_json(there);
-    here_text =
-        gpt_json_print(cJSON_GetObjectItemCaseSensitive(a, field), false);
-    there_text =
-        gpt_json_print(cJSON_GetObjectItemCaseSensitive(b, field), false);
-    gpt_fail(err, GPT_EUSAGE, "%s: its model has %s %s, the options say %s",
-             source->dir, field, there_text ? there_text : "?",
-             here_text ? here_text : "?");
-    gpt_hint(err, "%s",
-             options->use_checkpoint_args
-                 ? "leave out the option that says so, as --swiglu, --geglu "
-                   "or --squared-relu, or --use-checkpoint-args"
-                 : "--use-checkpoint-args takes the model's options from the "
-                   "checkpoint");
-    cJSON_free(here_text);
-    cJSON_free(there_text);
-    cJSON_Delete(a);
-    cJSON_Delete(b);
-    return GPT_EUSAGE;
 }
 
 /* Checkpoints of old programs have no scheduled samples; then all that were
@@ -341,22 +307,6 @@ static int read_optimizer(struct gpt_replica *r,
     return GPT_OK;
 }
 
-/* Fails when the checkpoint holds no run to resume. Starting anew in silence
- * would lose the position without a word, so that is asked for. */
-static int check_run(const struct gpt_source *source, struct gpt_err *err)
-{
-    const bool converted =
-        cJSON_GetObjectItemCaseSensitive(source->state, GPT_RUN_CONVERTED);
-
-    if (source->state && !converted)
-        return GPT_OK;
-    gpt_fail(err, GPT_EUSAGE,
-             "%s: %s: it holds weights only, and no run to resume", source->dir,
-             converted ? "converted from another format"
-                       : "a model of another program");
-    return gpt_hint(err, "--finetune starts a new run from these weights");
-}
-
 /* A run that is made longer or shorter has another schedule without a word
  * about schedules: that is what its user asks for, and is reported with the
  * rate before and after it. */
@@ -424,6 +374,31 @@ static int read_run(struct gpt_replica *r, const struct gpt_source *source,
     return c->options->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
 }
 
+/* The options of gpt_source_open() for this run. */
+static struct gpt_source_options source_options(const struct gpt_replica *r,
+                                                const struct gpt_train_plan *p)
+{
+    return (struct gpt_source_options){
+        .iteration = -1,
+        .verify = true,
+        .optimizer = !gpt_train_needs_weights_alone(p),
+        .divisible_by = p->options->make_vocab_size_divisible_by,
+        .tp_size = r->o.layout.size[GPT_TP],
+    };
+}
+
+int gpt_state_check(const struct gpt_replica *r,
+                    const struct gpt_train_plan *plan, struct gpt_err *err)
+{
+    const struct gpt_source_options options = source_options(r, plan);
+    struct gpt_source source;
+
+    GPT_TRY(gpt_source_open(&source, plan->options->load, &options, err));
+    const int status = gpt_train_check_source(r, &source, plan, err);
+    gpt_source_close(&source);
+    return status;
+}
+
 /* Reads this rank's part. Every rank reads the state for itself, and all resume
  * at one place. What does not fit is reported before weights are read, which
  * may take minutes. */
@@ -432,14 +407,10 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
                        const struct gpt_state_context *c,
                        struct gpt_train_plan *plan, struct gpt_err *err)
 {
-    /* The losses of a model need its weights alone. */
-    const bool finetune = c->options->finetune || c->plan->evaluates;
+    const bool finetune = gpt_train_needs_weights_alone(c->plan);
 
     gpt_train_take_tokens(state, source, c->options, c->plan->masks.eod);
-    GPT_TRY(check_model(r, source, c->options, err));
-    GPT_TRY(gpt_train_check_checkpoint_vocabulary(source, c->options, err));
-    if (!finetune)
-        GPT_TRY(check_run(source, err));
+    GPT_TRY(gpt_train_check_source(r, source, c->plan, err));
     if (c->plan->evaluates)
         state->iteration = source->iteration;
     /* Dummy rows that the checkpoint lacks keep their initial values. Weights
@@ -458,16 +429,11 @@ static int load_together(struct gpt_replica *r, struct gpt_train_state *state,
                          struct gpt_train_plan *plan,
                          struct gpt_agreement *all, struct gpt_err *err)
 {
-    const struct gpt_source_options options = {
-        .iteration = -1,
-        .verify = true,
-        .optimizer = !c->options->finetune && !c->plan->evaluates,
-        .divisible_by = c->options->make_vocab_size_divisible_by,
-        .tp_size = r->o.layout.size[GPT_TP],
-        .peers = all,
-    };
+    struct gpt_source_options options = source_options(r, plan);
     struct gpt_source source;
     int status;
+
+    options.peers = all;
 
     GPT_TRY(gpt_source_open(&source, c->options->load, &options, err));
     status = read_source(r, &source, state, c, plan, err);

@@ -65,6 +65,12 @@ int gpt_state_load(struct gpt_replica *replica, struct gpt_train_state *state,
                    const struct gpt_state_context *context,
                    struct gpt_train_plan *plan,
                    struct gpt_err *err) GPT_MUST_USE;
+/* Checks that what is in plan->options->load can be loaded: its model, its
+ * vocabulary, and that it is a run where one is to be resumed. Reads no
+ * weights. */
+int gpt_state_check(const struct gpt_replica *replica,
+                    const struct gpt_train_plan *plan,
+                    struct gpt_err *err) GPT_MUST_USE;
 /* Warns where a run that resumes has other samples than its checkpoint: after
  * context->corpus_digest became that of the data as they will be read. */
 void gpt_state_compare_data(const struct gpt_train_state *state,

@@ -213,6 +213,9 @@ int gpt_out_part(char *buf, size_t cap, const char *path,
                  struct gpt_err *err) GPT_MUST_USE;
 /* Removes PATH.part, if it is there. */
 int gpt_out_remove_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
+/* Removes the record of parts, at `path`, once nothing is to be resumed from
+ * it; a warning where it stays. */
+void gpt_out_remove_record(const char *path);
 /* The directory of GPT_OUT_PART for the target `path`, whether it is there or
  * not; its removal. */
 int gpt_outdir_part(char *buf, size_t cap, const char *path,

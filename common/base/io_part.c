@@ -2,10 +2,12 @@
  * removed by the one that resumes it. Writing such a file is in io_out.c. */
 #include "base/io_publish.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -117,4 +119,13 @@ int gpt_out_remove_part(const char *path, struct gpt_err *err)
         status = gpt_fail_errno(err, GPT_EIO, "cannot remove '%s'", part);
     gpt_free(part);
     return status;
+}
+
+/* What the record was for is done, so that this is no failure; but the next run
+ * finds it, and takes it for that of one to resume. */
+void gpt_out_remove_record(const char *path)
+{
+    if (unlink(path) != 0 && errno != ENOENT)
+        gpt_warn("'%s' cannot be removed: %s; nothing is left to resume from "
+                 "it, so it may be removed by hand", path, strerror(errno));
 }

@@ -228,9 +228,12 @@ static int remove_entry(const char *path, const struct stat *st, int type,
 }
 
 /* FTW_PHYS: a symbolic link is removed, not followed. A hostile checkpoint
- * could point anywhere. */
+ * could point anywhere. An empty directory goes without being opened, for which
+ * the process may have no descriptor left. */
 int gpt_remove_tree(const char *path)
 {
+    if (rmdir(path) == 0)
+        return 0;
     return nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 

@@ -2,6 +2,7 @@
  * terminal's cursor and writes the message at once. */
 #include "base/log.h"
 
+#include "base/hash.h"
 #include "base/json_string.h"
 #include "base/memory.h"
 #include "base/terminal.h"
@@ -15,6 +16,13 @@
 static struct gpt_log_options setup = {.program = "gpt", .level = GPT_LOG_INFO};
 
 static bool lines_to_stdout;
+
+/* The messages of gpt_log_once(), by their hashes. */
+static _Thread_local struct {
+    bool on;
+    int n;
+    uint64_t hash[64];
+} said;
 
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 static const char *const level_colors[] = {"\033[1;31m", "\033[1;35m", "", ""};
@@ -131,6 +139,27 @@ static void emit(enum gpt_log_level level, bool bare, const char *text)
     gpt_buf_free(&b);
 }
 
+bool gpt_log_once(bool on)
+{
+    const bool was = said.on;
+
+    said.on = on;
+    return was;
+}
+
+static bool said_before(const char *text)
+{
+    const int room = (int)(sizeof(said.hash) / sizeof(said.hash[0]));
+    const uint64_t hash = gpt_fnv1a(text);
+
+    for (int i = 0; i < said.n; i++)
+        if (said.hash[i] == hash)
+            return true;
+    if (said.n < room)
+        said.hash[said.n++] = hash;
+    return false;
+}
+
 /* Formats to the stack, or to the heap when that is too small; cut short when
  * memory is out. */
 GPT_PRINTF(3, 0)
@@ -150,7 +179,8 @@ static void emit_formatted(enum gpt_log_level level, bool bare, const char *fmt,
     if (large)
         vsnprintf(large, (size_t)n + 1, fmt, again);
     va_end(again);
-    emit(level, bare, large ? large : small);
+    if (bare || !said.on || !said_before(large ? large : small))
+        emit(level, bare, large ? large : small);
     gpt_free(large);
 }
 

@@ -28,6 +28,11 @@ void gpt_log(enum gpt_log_level level, const char *fmt, ...) GPT_PRINTF(2, 3);
 #define gpt_warn(...) gpt_log(GPT_LOG_WARNING, __VA_ARGS__)
 #define gpt_debug(...) gpt_log(GPT_LOG_DEBUG, __VA_ARGS__)
 
+/* While it is on, a message that this thread gave before while it was on is
+ * left out, but for errors and lines: a program that opens a file twice warns
+ * of it once. Returns how it was. The first 64 messages are remembered. */
+bool gpt_log_once(bool on);
+
 /* A line that is printed without a level (Megatron's log lines, tables); under
  * --log-format json it becomes the msg of an info object. */
 void gpt_log_line(const char *fmt, ...) GPT_PRINTF(1, 2);

@@ -392,6 +392,6 @@ void gpt_resume_close(struct gpt_resume *r, bool published, bool *kept)
         (void)status;
     }
     if (!*kept)
-        unlink(r->list);
+        gpt_out_remove_record(r->list);
     free_resume(r);
 }

@@ -2,6 +2,7 @@
  * source.h. Start at gpt_source_open(). */
 #include "checkpoint/format.h"
 
+#include "base/log.h"
 #include "base/num.h"
 #include "base/signals.h"
 
@@ -106,9 +107,9 @@ int gpt_source_leave_out(struct gpt_source *s, const char *name, int n,
 
 /* Ranks open the files each for itself. One that cannot, or that sees others,
  * must not leave the others waiting, so that all of them fail with it. */
-int gpt_source_open(struct gpt_source *s, const char *path,
-                    const struct gpt_source_options *options,
-                    struct gpt_err *err)
+static int open_and_index(struct gpt_source *s, const char *path,
+                          const struct gpt_source_options *options,
+                          struct gpt_err *err)
 {
     static const struct gpt_source_options newest = {.iteration = -1};
     const struct gpt_source_options *o = options ? options : &newest;
@@ -134,6 +135,18 @@ int gpt_source_open(struct gpt_source *s, const char *path,
 fail:
     gpt_source_close(s);
     gpt_source_explain(path, err);
+    return status;
+}
+
+/* gpt-train looks at a checkpoint before it plans, and loads it later. */
+int gpt_source_open(struct gpt_source *s, const char *path,
+                    const struct gpt_source_options *options,
+                    struct gpt_err *err)
+{
+    const bool was = gpt_log_once(true);
+    const int status = open_and_index(s, path, options, err);
+
+    gpt_log_once(was);
     return status;
 }
 

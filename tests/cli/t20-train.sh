@@ -53,6 +53,17 @@ check 'every interval was saved' test -d whole/iter_0000010 -a \
 expect 0 'a finished run has nothing to do' train --save whole --load whole
 err_has 'nothing to do: iteration 30 of 30'
 
+# A dry run fails where the run would.
+expect 0 'planned once more' train --save whole --load whole --dry-run
+expect 0 'planned before its first step' train --save new --load new --dry-run
+expect 4 'planned from nothing' train --load new --dry-run
+err_has 'new: no such directory'
+expect 2 'planned with another model' train --load whole --num-layers 1 --dry-run
+err_has 'its model has num_layers 2, the options say 1'
+expect 7 "planned into another run's directory" train --save whole --dry-run
+err_has 'whole: holds checkpoints of another run'
+check 'and nothing was made' test ! -e new
+
 (train --save unread; echo $? >status) 2>&1 | head -n 1 >first
 check 'messages that nothing reads end no run' test "$(cat status)" = 0
 check 'which is the same' same_weights unread

@@ -80,6 +80,8 @@ if [ -x "$BUILD/gpt-train" ]; then
             --train-iters 2 --lr 1e-3 --split 100,0,0 --save "$2"
     }
     expect 0 'trained on' train "$golden/gptq" run
+    check 'it says once that they are quantized' test \
+        "$(grep -c 'its weights are quantized (' err)" = 1
     expect 0 'as its floats are' train gptq run-floats
     check 'to the same weights' cmp run/iter_0000002/model_tp00_pp00.safetensors \
         run-floats/iter_0000002/model_tp00_pp00.safetensors

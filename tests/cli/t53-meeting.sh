@@ -124,17 +124,30 @@ next_port
 job=$!
 until_line err.0 'node 0 of 2: ranks 0 to 1 are started' >/dev/null
 expect 2 'a launcher of a node that is there ends' sh -c "
-    gpt-launch --nnodes 3 --node-rank 1 --master-addr 127.0.0.1 \
-        --master-port $port sleep 600 2>first &
-    until grep -q 'node 1 of 3: ranks 1 to 1 are started' first ||
+    set -- --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 \
+        --master-port $port --nproc-per-node 2
+    gpt-launch \"\$@\" sleep 600 2>first &
+    until grep -q 'node 1 of 2: ranks 2 to 3 are started' first ||
         [ \$((i += 1)) = 1200 ]; do sleep 0.05; done
-    gpt-launch --nnodes 3 --node-rank 1 --master-addr 127.0.0.1 \
-        --master-port $port echo never; status=\$?; kill \$!; wait
+    gpt-launch \"\$@\" echo never; status=\$?; kill \$!; wait
     exit \$status"
 check 'with its reason' grep -F 'two processes are node 1' err
 check 'without a rank' test ! -s out
 kill $job
 wait $job
+next_port
+(node 0) >/dev/null 2>err.0 &
+job=$!
+until_line err.0 'node 0 of 2: ranks 0 to 1 are started' >/dev/null
+expect 2 'a node of another job ends alone' gpt-launch --nnodes 3 \
+    --node-rank 2 --master-addr 127.0.0.1 --master-port "$port" true
+check 'and the job goes on' kill -0 $job
+expect 2 'a node that counts ranks in another way ends' gpt-launch --nnodes 2 \
+    --node-rank 1 --master-addr 127.0.0.1 --master-port "$port" true
+err_has 'node 1 has --nnodes 2 --nproc-per-node 1, and the first one to come'
+wait $job
+check 'and so does the one that waits for it' test $? = 1
+check 'which knows why' grep -F 'node 1 has --nnodes 2 --nproc-per-node 1' err.0
 next_port
 (node 0) >/dev/null 2>err.0 &
 job=$!

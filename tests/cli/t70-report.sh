@@ -81,6 +81,28 @@ check 'no utilization below 0' sh -c '! grep -e -100 out'
 printf 's:0 tel:10.9\ns:0 trl:10.8 lr:1e-4 norm:3.2\ns:9 trl:7.25\n' >main.log
 expect 0 'a log of llm.c' gpt-report main.log --csv
 check 'its losses' grep -q ',9,.*,7.25' out
+check 'samples and seconds, which it lacks, are empty' \
+    grep -qx 'main.log,0,,,10.9,.*' out
+cat >printed.log <<'END'
+val loss 11.02
+step    1/19560 | loss 11.010068 (+nanz)| norm 15.3 (+nanz)| lr 8.57e-07 | 3000.10 ms | -100.0% bf16 MFU | 174000 tok/s
+step    2/19560 | train loss 10.5 | norm 2.5 | lr 1.71e-06 | 300.50 ms | 45.2% bf16 MFU | 160000 tok/s
+step 3: train loss 10.25 (took 400.000000 ms)
+val loss 10.95
+END
+expect 0 'what llm.c prints' gpt-report printed.log --csv
+printf '%s\n' run,iteration,samples,seconds,validation_loss,lm_loss,grad_norm,\
+learning_rate,elapsed_ms,tokens_per_second,'mfu (%)' \
+    printed.log,0,,0,11.02,,,,,, \
+    printed.log,1,,3.0001,,11.010068,15.3,8.57e-07,3000.1,174000, \
+    printed.log,2,,3.3006,,10.5,2.5,1.71e-06,300.5,160000,45.2 \
+    printed.log,3,,3.7006,,10.25,,,400,, \
+    printed.log,3,,3.7006,10.95,,,,,, >want
+check 'every number of it' cmp want out
+printf '%s\n' '{"iteration":1,"lm_loss":9,"validation_loss":null}' \
+    '{"iteration":1,"lm_loss":null,"validation_loss":8}' >eval.jsonl
+expect 0 'a validation without a loss of steps' gpt-report eval.jsonl --json
+out_has '"lines_without_loss":0'
 printf '\30\0\0\0\0\0\0\0crc1\11time....\32\15brain.Event:2crc2%64s' x >events
 expect 3 "a file of TensorBoard's" gpt-report events
 err_has 'name metrics.jsonl of the run, or its log'

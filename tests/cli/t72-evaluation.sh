@@ -105,6 +105,18 @@ expect 0 'a file of data sets' gpt-train $rest \
 check 'is the same data' test \
     "$(value per/metrics.jsonl 8 validation_loss)" = \
     "$(value numbered/metrics.jsonl 8 validation-0_loss)"
+echo "{\"train\": \"$data\", \"valid\": \"1 short_text_document\"}" >text.json
+# shellcheck disable=SC2086 # a word list
+expect 0 'with texts in place of lists' gpt-train $rest \
+    --per-split-data-args-path text.json --save text
+check 'is the same data, too' test \
+    "$(value text/metrics.jsonl 8 validation_loss)" = \
+    "$(value per/metrics.jsonl 8 validation_loss)"
+echo "{\"train\": \"$data\", \"validation\": []}" >text.json
+# shellcheck disable=SC2086 # a word list
+expect 3 'a key that is none' gpt-train $rest \
+    --per-split-data-args-path text.json
+err_has "text.json: 'validation' is none of train, valid and test"
 # A plan without data knows what the samples of each set need.
 planned() { # option...: bytes
     # shellcheck disable=SC2086 # a word list

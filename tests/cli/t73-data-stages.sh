@@ -37,6 +37,25 @@ check 'metrics have the stage of each step' test "$(sed -n \
     11122233
 losses() { sed -n 's/.*"lm_loss":\([^,]*\),.*/\1/p' "$1"; }
 
+# The words of --data-path, from a file.
+printf '0.75 web\n0.25\tbooks_text_document\n' >blend.txt
+expect 0 'a blend' train --train-iters 4 --data-path 0.75 web 0.25 books \
+    --save blend
+expect 0 'of a file' train --train-iters 4 --data-args-path blend.txt \
+    --save file
+losses blend/metrics.jsonl >want
+losses file/metrics.jsonl >got
+check 'is the same blend' sh -c '[ -s want ] && cmp want got'
+expect 2 'a file of words, and words' train --train-iters 4 --data-path web \
+    --data-args-path blend.txt
+err_has '--data-args-path excludes --data-path'
+expect 2 'two files' train --train-iters 4 --data-args-path blend.txt \
+    --per-split-data-args-path stages.txt
+: >empty.txt
+expect 3 'a file of no words' train --train-iters 4 --data-args-path empty.txt
+err_has 'empty.txt: names no data set'
+expect 4 'no file' train --train-iters 4 --data-args-path none.txt
+
 expect 0 'a plan' staged --dry-run
 check 'counts the index of a blend' grep -qE \
     "^   sample index +$((18 * 32 + 8)) bytes" out

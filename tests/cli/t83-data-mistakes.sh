@@ -218,7 +218,11 @@ expect 0 'a valid split of no sequence' train --data-path $set \
     --split 999,1,0 --eval-iters 2
 says 'no loss is measured on the valid split'
 expect 0 'no split' train --data-path $set --split 1,0,0 --eval-iters 2
-says 'nothing is validated' '--eval-iters 2 has no effect'
+says 'without effect here: --eval-iters' 'nothing is validated'
+check 'and that once' test "$(grep -c 'nothing is validated' err)" = 1
+expect 0 'no split, in a dry run' train --data-path $set --split 1,0,0 \
+    --eval-iters 2 --dry-run
+says 'without effect here: --eval-iters' 'nothing is validated'
 
 # ---- lazy data sets ----
 

@@ -383,6 +383,42 @@ try train short
 also() { false; }
 rm -f reader
 
+# ---- few descriptors, and records that stay ----
+
+few() { # limit command...
+    rm -rf few && mkdir few
+    (cd few && exec 3>&- 4>&- 5>&- 6>&- && ulimit -n "$1" && shift &&
+        exec "$@") >out 2>err </dev/null
+}
+# Fails for want of descriptors up to a number, leaves nothing then, and ends
+# well with more.
+enough_or_nothing() { # command...
+    limit=4 failed=0
+    while ! few $limit "$@"; do
+        grep -q 'Too many open files' err || { cat err; return 1; }
+        ! find few -name '*.tmp.*' -o -name '*.part' -empty -o \
+            -name '*.resume' -empty | grep . || return 1
+        failed=$((failed + 1)) limit=$((limit + 1))
+        [ $limit -lt 20 ] || return 1
+    done
+    [ $failed -gt 1 ]
+}
+check 'gpt-preprocess leaves nothing for want of descriptors' \
+    enough_or_nothing gpt-preprocess --input ../older.jsonl $tok \
+    --output-prefix x
+check 'gpt-reshape, too' enough_or_nothing gpt-reshape --load-path \
+    "$golden/hf" --save-path x --to hf
+check 'gpt-train, too' enough_or_nothing $train --train-iters 1
+mkdir stays
+expect 0 'a journal that cannot be removed' env LD_PRELOAD="$preload" \
+    GPT_PRELOAD=unlink:7:EIO gpt-preprocess --input older.jsonl $tok \
+    --output-prefix stays/x
+err_has "'stays/x.resume' cannot be removed: Input/output error; nothing is left"
+expect 0 'a list that cannot be removed' env LD_PRELOAD="$preload" \
+    GPT_PRELOAD=unlink:1:EIO gpt-reshape --load-path "$golden/hf" \
+    --save-path stays/hf --to hf
+err_has "'stays/.hf.resume' cannot be removed: Input/output error; nothing"
+
 # ---- what is no file: standard output ----
 
 cp -r old/ckpt ckpt

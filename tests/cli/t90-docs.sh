@@ -135,4 +135,37 @@ check 'gpt-checkpoint(5) has the names of all parameters' awk '
         name = substr($0, RSTART + 1, RLENGTH - 2); n++
         if (!(name in on)) { print name " is missing"; bad = 1 } }
     END { exit bad || n < 25 }' page "$names"
+
+# Every key of what programs print as JSON is a word of their page.
+keys_named() { # page: of what is in "out"; "config" and "state" are elsewhere
+    sed 's/"config":{[^}]*}//; s/"[^"]*":"[^"]*"/&\n/g' out |
+        grep -oE '"[a-z_0-9]+": *' | tr -d '": ' | sort -u >keys
+    [ -s keys ] || return 1
+    while read -r key; do
+        grep -qwF -- "$key" "$top/man/$1" || echo "$1: no $key"
+    done <keys | { ! grep .; }
+}
+shown() { # page command...
+    page=$1
+    shift
+    expect 0 "JSON: $*" "$@"
+    check "$page names its keys" keys_named "$page"
+}
+printf '{"text": "%s"}\n' one two three >json.jsonl
+expect 0 'a data set' gpt-preprocess --input json.jsonl --no-provenance \
+    --tokenizer-type ByteTokenizer --output-prefix json
+set=json_text_document
+shown gpt-dataset.1 gpt-dataset info $set --json
+shown gpt-dataset.1 gpt-dataset stat $set --json --top 2 \
+    --tokenizer-type ByteTokenizer
+expect 3 'damage' gpt-dataset verify $set --json --eod 9
+check 'gpt-dataset.1 names its keys, too' keys_named gpt-dataset.1
+hf=$top/tests/golden/hf
+shown gpt-reshape.1 gpt-reshape plan --load-path "$hf" --save-path none --json
+shown gpt-reshape.1 gpt-reshape diff "$hf" "$hf" --json
+shown gpt-train.1 gpt-train advise --config gpt2-124m --vocab-size 50257 \
+    --gpus 2 --top 1 --json
+check 'a size is a whole number' grep -qE '"memory_limit_bytes":[^0-9]*[0-9]+,' out
+echo '{"iteration": 1, "lm_loss": 2}' >metrics.jsonl
+shown gpt-report.1 gpt-report metrics.jsonl --json
 tap_done

@@ -1,6 +1,6 @@
 /* Fuzz target: small files that gpt-train reads. The first byte chooses: 'w'
- * weights of tokens, 'd' data stages, 'j' data sets of each split, 's' tasks to
- * score, 'p' prompts of samples. */
+ * weights of tokens, 'd' data stages, 'j' data sets of each split, 'a' words of
+ * --data-path, 's' tasks to score, 'p' prompts of samples. */
 #include "cmd/train/prompt_samples.h"
 #include "cmd/train/score_sets.h"
 #include "cmd/train/split_paths.h"
@@ -51,14 +51,28 @@ static int read_stages(const char *path, struct gpt_err *err)
     return status;
 }
 
-static int read_splits(const char *path, struct gpt_err *err)
+static int read_data_files(struct gpt_train_options *o, struct gpt_err *err)
 {
-    struct gpt_train_options o = {.per_split_paths = path};
     struct gpt_arena arena = {0};
-    const int status = gpt_train_read_split_paths(&o, &arena, err);
+    const int status = gpt_train_read_data_files(o, &arena, err);
 
+    for (int64_t i = 0; status == GPT_OK && i < o->data_path.n; i++)
+        if (!o->data_path.items[i][0])
+            abort();
     gpt_arena_free(&arena);
     return status;
+}
+
+static int read_splits(const char *path, struct gpt_err *err)
+{
+    return read_data_files(&(struct gpt_train_options){.per_split_paths = path},
+                           err);
+}
+
+static int read_words(const char *path, struct gpt_err *err)
+{
+    return read_data_files(&(struct gpt_train_options){.data_args_path = path},
+                           err);
 }
 
 static int read_tasks(const char *path, struct gpt_err *err)
@@ -98,6 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } readers[] = {{'w', read_weights},
                    {'d', read_stages},
                    {'j', read_splits},
+                   {'a', read_words},
                    {'s', read_tasks},
                    {'p', read_prompts}};
     struct gpt_err err = {0};

@@ -85,6 +85,21 @@ static void setup(enum gpt_log_level level, bool json, bool color)
     gpt_log_setup(&o);
 }
 
+static void test_once(void)
+{
+    setup(GPT_LOG_INFO, false, false);
+    ok(!gpt_log_once(true), "at first all is told");
+    gpt_warn("same %d", 1);
+    gpt_warn("same %d", 1);
+    gpt_warn("same %d", 2);
+    gpt_log_line("same 1");
+    is_str(captured(), "gpt-x: warning: same 1\ngpt-x: warning: same 2\n"
+           "same 1\n", "a message is told once, a line always");
+    ok(gpt_log_once(false), "it was on");
+    gpt_warn("same 1");
+    is_str(captured(), "gpt-x: warning: same 1\n", "and all is told again");
+}
+
 static void test_text(void)
 {
     struct gpt_err err = {0};
@@ -252,6 +267,7 @@ int main(void)
         return 1;
     }
     test_text();
+    test_once();
     test_json();
     test_prepared();
     test_plain_progress();
