@@ -44,9 +44,8 @@ static int put_text(struct dump *d, int64_t sequence, int64_t at, int32_t id,
                     struct gpt_err *err)
 {
     size_t n;
-    const char *bytes = gpt_token_bytes(d->tokenizer, id, &n);
 
-    if (n == 0)
+    if (!gpt_token_exists(d->tokenizer, id))
         return gpt_fail(err, GPT_EDATA,
                         "%s: token %" PRId64 " of sequence %" PRId64
                         " is %d, which is not in the vocabulary of %" PRId64,
@@ -54,9 +53,7 @@ static int put_text(struct dump *d, int64_t sequence, int64_t at, int32_t id,
                         gpt_tokenizer_vocab_size(d->tokenizer));
     /* Families that put a space before a text drop the one of the first token,
      * and some those of all tokens until there is text. */
-    const size_t skip = gpt_drop_space(d->tokenizer, id, &d->begins);
-    bytes += skip;
-    n -= skip;
+    const char *bytes = gpt_next_bytes(d->tokenizer, id, &d->begins, &n);
     return d->jsonl ? gpt_json_text_add(&d->json, d->out, bytes, n, err)
                     : gpt_out_write(d->out, bytes, n, err);
 }

@@ -64,11 +64,10 @@ static const char *shown_bytes(const struct gpt_server *s,
 
     if (t != &t->call->repeated || !p->string || at > p->hidden)
         return bytes;
-    const size_t skip =
-        at < p->hidden ? *len : gpt_first_space(s->m->tokenizer, id);
-
-    *len -= skip;
-    return bytes + skip;
+    if (at == p->hidden)
+        return gpt_first_bytes(s->m->tokenizer, id, len);
+    *len = 0;
+    return bytes;
 }
 
 /* Lists begin with a comma, which their reader leaves out. The first token of a

@@ -43,6 +43,18 @@ static int add_place(struct gpt_err *err, const struct gpt_line_chunk *c,
     return gpt_context(err, "%s: offset %lld", c->name, (long long)offset);
 }
 
+/* With --verbose each bad line is named that report.c does not name at the end,
+ * by its kind: what exactly is wrong is kept of the first ones only. */
+static void name_bad_line(const struct gpt_line_chunk *c, int64_t line,
+                          const struct gpt_bad_line *bad)
+{
+    struct gpt_err err;
+
+    gpt_fail(&err, GPT_EDATA, "%s", gpt_bad_word(bad->kind));
+    add_place(&err, c, line, bad->at);
+    gpt_debug("%s", err.text);
+}
+
 /* Counts the bad lines of a chunk that follows `lines` lines of its input. It
  * is done here and not by the workers, so that the limit is passed at the same
  * line for any number of them. */
@@ -59,6 +71,8 @@ static int count_bad_lines(struct run *run, const struct gpt_line_chunk *c,
         if (bad->n++ < GPT_BAD_NAMED) {
             bad->named[bad->n_named] = c->named[i];
             add_place(&bad->named[bad->n_named++], c, line, c->bad[i].at);
+        } else {
+            name_bad_line(c, line, &c->bad[i]);
         }
         if (limit >= 0 && bad->n > limit) {
             gpt_fail(err, GPT_EDATA, "bad line number %lld: --max-errors "

@@ -93,7 +93,8 @@ static void report_bad_lines(const struct gpt_bad_report *bad, bool done,
     for (int64_t i = 0; i < bad->n_named; i++)
         gpt_warn("%s", bad->named[i].text);
     if (bad->n > bad->n_named)
-        gpt_warn("... and %lld more", (long long)(bad->n - bad->n_named));
+        gpt_warn("... and %lld more, which --verbose names",
+                 (long long)(bad->n - bad->n_named));
     gpt_buf_printf(&b, "%lld bad line%s ", (long long)bad->n,
                    gpt_plural(bad->n));
     /* After a failure neither the limit nor the file of bad lines matters. */

@@ -6,7 +6,7 @@
 
 struct token {
     int32_t bytes; /* 0: no text */
-    bool first;    /* a byte of them is a space that a first token lacks */
+    int32_t first; /* of a document's first token */
 };
 
 struct gpt_token_text {
@@ -43,7 +43,8 @@ int gpt_token_text_open(struct gpt_token_text **text,
             continue;
         (void)gpt_token_bytes(tokenizer, (int32_t)i, &len);
         t->tokens[i].bytes = (int32_t)len;
-        t->tokens[i].first = len > 0 && gpt_first_space(tokenizer, (int32_t)i);
+        (void)gpt_first_bytes(tokenizer, (int32_t)i, &len);
+        t->tokens[i].first = (int32_t)len;
     }
     for (size_t i = 0; i < n; i++)
         clear(t, others[i]);
@@ -69,5 +70,5 @@ int64_t gpt_token_text_bytes(const struct gpt_token_text *t, int32_t before,
     const bool begins =
         before < 0 || before >= t->n || t->tokens[before].bytes == 0;
 
-    return t->tokens[token].bytes - (begins && t->tokens[token].first);
+    return begins ? t->tokens[token].first : t->tokens[token].bytes;
 }

@@ -63,16 +63,15 @@ int gpt_text_add(struct gpt_text *t, const struct gpt_tokenizer *tok,
                  int32_t token, const struct gpt_list *stops,
                  struct gpt_buf *out)
 {
-    size_t len = 0;
-    const char *bytes = gpt_token_bytes(tok, token, &len);
+    size_t len;
 
     if (t->stopped)
         return GPT_OK;
     t->n_tokens++;
     /* A vocabulary of words marks their beginning with a space. The first token
      * of a document would show it. */
-    const size_t skip = gpt_drop_space(tok, token, &t->begins);
-    GPT_TRY(gpt_stream_add(&t->stream, bytes + skip, len - skip, &t->held));
+    const char *bytes = gpt_next_bytes(tok, token, &t->begins, &len);
+    GPT_TRY(gpt_stream_add(&t->stream, bytes, len, &t->held));
     return release(t, stops, false, out);
 }
 

@@ -16,6 +16,16 @@ bool gpt_unicode_is_sign(uint32_t cp)
     return gpt_unicode_in(gpt_unicode_signs, gpt_unicode_n_signs, cp);
 }
 
+bool gpt_unicode_is_flat(uint32_t cp)
+{
+    return gpt_unicode_in(gpt_unicode_flat, gpt_unicode_n_flat, cp);
+}
+
+bool gpt_unicode_is_control(uint32_t cp)
+{
+    return gpt_unicode_in(gpt_unicode_control, gpt_unicode_n_control, cp);
+}
+
 /* Ranges do not overlap, but one of every second letter may have others
  * between: so a letter may be in the range before, too. */
 uint32_t gpt_unicode_to_lower(uint32_t cp)

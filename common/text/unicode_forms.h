@@ -2,8 +2,8 @@
  * (unicode_nfc.h): the other normalization forms, marks, lower case, and
  * graphemes, which are what a reader takes for one character. Each is of the
  * version of Unicode that Hugging Face tokenizers has of it: 9.0 for forms and
- * marks, 8.0 for punctuation, 17.0 for lower case and graphemes. Texts are
- * UTF-8. */
+ * marks, 8.0 for punctuation and what BertNormalizer drops, 17.0 for lower case
+ * and graphemes. Texts are UTF-8. */
 #ifndef GPT_TEXT_UNICODE_FORMS_H
 #define GPT_TEXT_UNICODE_FORMS_H
 
@@ -24,6 +24,10 @@ int gpt_to_form(struct gpt_buf *out, enum gpt_form form, const char *text,
 bool gpt_unicode_is_mark(uint32_t cp);
 /* True for punctuation, and for symbols of ASCII. */
 bool gpt_unicode_is_sign(uint32_t cp);
+/* True for marks without width: Mn. */
+bool gpt_unicode_is_flat(uint32_t cp);
+/* True for characters without a sign: Cc, Cf and Co. */
+bool gpt_unicode_is_control(uint32_t cp);
 
 /* The lower case of a character by itself; but U+0130 has two letters, of which
  * this is the first and U+0307 the second. */
@@ -66,6 +70,8 @@ extern const struct gpt_nfc_mapping gpt_compat_mappings[]; /* by cp */
 extern const uint32_t gpt_compat_letters[];
 extern const size_t gpt_unicode_n_marks, gpt_unicode_n_signs;
 extern const uint32_t gpt_unicode_marks[][2], gpt_unicode_signs[][2];
+extern const size_t gpt_unicode_n_flat, gpt_unicode_n_control;
+extern const uint32_t gpt_unicode_flat[][2], gpt_unicode_control[][2];
 extern const size_t gpt_unicode_n_lower;
 extern const struct gpt_lower_range gpt_unicode_lower[]; /* by first */
 extern const uint8_t gpt_grapheme_index[];   /* code point / 128 -> group */

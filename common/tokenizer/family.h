@@ -19,8 +19,12 @@ struct gpt_tokenizer_family {
     /* without the ids around a text */
     int (*encode)(struct gpt_encoder *enc, const char *text, size_t len,
                   struct gpt_ids *ids, struct gpt_err *err);
-    /* 0 <= id < vocab_size */
+    /* 0 <= id < vocab_size; NULL where no token has the id */
     const char *(*token_bytes)(const struct gpt_tokenizer *tok, int32_t id,
+                               size_t *len);
+    /* The same as the first token of a text, where the tokenizer's first_space
+     * does not say what is missing there. NULL: it does. */
+    const char *(*first_bytes)(const struct gpt_tokenizer *tok, int32_t id,
                                size_t *len);
     /* NULL: the end of document alone */
     bool (*is_special)(const struct gpt_tokenizer *tok, int32_t id);
@@ -61,7 +65,9 @@ void gpt_plain_encoder_close(struct gpt_encoder *enc);
 
 extern const struct gpt_tokenizer_family gpt_family_gpt2;
 extern const struct gpt_tokenizer_family gpt_family_hf;
-extern const struct gpt_tokenizer_family gpt_family_hf_unigram; /* no row */
+extern const struct gpt_tokenizer_family gpt_family_hf_pieces; /* no row */
+/* The type that the file of such a tokenizer gives its model: "Unigram". */
+const char *gpt_hf_model_type(const struct gpt_tokenizer *tok);
 extern const struct gpt_tokenizer_family gpt_family_tiktoken;
 extern const struct gpt_tokenizer_family gpt_family_sp;
 extern const struct gpt_tokenizer_family gpt_family_sp_gpt;

@@ -330,7 +330,7 @@ const char *gpt_bytelevel_token(const struct gpt_tokenizer *tok, int32_t id,
         &((const struct gpt_bytelevel *)tok)->vocab.tokens[id];
 
     *len = token->len;
-    return token->data ? token->data : ""; /* a gap between ids */
+    return token->data; /* NULL in a gap between ids */
 }
 
 bool gpt_bytelevel_is_special(const struct gpt_tokenizer *tok, int32_t id)

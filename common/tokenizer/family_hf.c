@@ -1,6 +1,6 @@
 /* HuggingFaceTokenizer: a tokenizer.json of a BPE model, and beside it
- * tokenizer_config.json, which names the token that ends a document; files of a
- * unigram model go on in family_hf_unigram.c. Start at hf_open(), then
+ * tokenizer_config.json, which names the token that ends a document; files of
+ * other models go on in family_hf_pieces.c. Start at hf_open(), then
  * load_root(), which is the order in which the parts depend on each other: the
  * model and the steps are checked first, because they may be refused; the
  * vocabulary comes before the added tokens, which may be in it. */
@@ -263,20 +263,11 @@ static int open_pairs(struct gpt_tokenizer **tok, struct gpt_hf_load *f)
     return GPT_OK;
 }
 
-/* By the type of the model, or by the list that its vocabulary then is. */
-static bool is_unigram(const struct gpt_hf_load *f)
-{
-    const cJSON *type = gpt_hf_member(gpt_hf_member(f->root, "model"), "type");
-
-    return type ? cJSON_IsString(type) &&
-                      strcmp(type->valuestring, "Unigram") == 0
-                : f->file.vocab.len && f->file.vocab.data[0] == '[';
-}
-
 static int hf_open(struct gpt_tokenizer **tok,
                    const struct gpt_tokenizer_options *o, struct gpt_err *err)
 {
     struct gpt_hf_load f = {.o = o, .err = err};
+    bool known;
     int status;
 
     if (!o->model)
@@ -287,8 +278,8 @@ static int hf_open(struct gpt_tokenizer **tok,
     GPT_TRY_GOTO(status, gpt_hf_file_read(&f.file, f.path, err), out);
     f.root = f.file.root;
     GPT_TRY_GOTO(status, check_members(&f), out);
-    status = is_unigram(&f) ? gpt_hf_unigram_open(tok, &f)
-                            : open_pairs(tok, &f);
+    GPT_TRY_GOTO(status, gpt_hf_pieces_open(tok, &known, &f), out);
+    status = known ? GPT_OK : open_pairs(tok, &f);
 out:
     gpt_hf_file_close(&f.file);
     return status;

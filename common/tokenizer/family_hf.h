@@ -9,7 +9,7 @@
 #include "tokenizer/tokenizer_json_steps.h"
 
 struct gpt_hf_load {
-    struct gpt_bytelevel *t; /* NULL for a unigram model */
+    struct gpt_bytelevel *t; /* NULL unless the model is BPE */
     const struct gpt_tokenizer_options *o;
     char path[GPT_PATH_BYTES];
     struct gpt_hf_file file;
@@ -55,8 +55,10 @@ int gpt_hf_check_next(const struct gpt_hf_load *f,
  * them other ids, and for flags that are not done for such a vocabulary. */
 int gpt_hf_read_added(struct gpt_hf_load *f, const cJSON *added) GPT_MUST_USE;
 
-/* A tokenizer of a file whose model is Unigram: family_hf_unigram.c. */
-int gpt_hf_unigram_open(struct gpt_tokenizer **tok, const struct gpt_hf_load *f)
-    GPT_MUST_USE;
+/* A tokenizer of a file whose model takes pieces of whole characters, as
+ * Unigram does: family_hf_pieces.c. Does nothing for another model; *known says
+ * which it is. */
+int gpt_hf_pieces_open(struct gpt_tokenizer **tok, bool *known,
+                       const struct gpt_hf_load *f) GPT_MUST_USE;
 
 #endif

@@ -143,6 +143,8 @@ static bool is_of(const struct gpt_needle *p, const char *text, size_t len,
         return gpt_unicode_class(cp) == GPT_UC_SPACE;
     case GPT_NEEDLE_DIGIT:
         return gpt_unicode_class(cp) == GPT_UC_N;
+    case GPT_NEEDLE_WORD:
+        return gpt_unicode_is_word(cp);
     default:
         return gpt_unicode_is_sign(cp);
     }

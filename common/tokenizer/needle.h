@@ -16,6 +16,7 @@ enum gpt_needle_kind {
     GPT_NEEDLE_BLANK, /* white space in a row */
     GPT_NEEDLE_DIGIT, /* numbers in a row */
     GPT_NEEDLE_SIGN,  /* punctuation in a row */
+    GPT_NEEDLE_WORD,  /* what '\w' matches, in a row */
 };
 
 struct gpt_needle {

@@ -33,18 +33,17 @@ static size_t char_at(const char *p, size_t len, uint32_t *cp)
     return n > 0 ? (size_t)n : 1;
 }
 
-static int step_unmark(const struct gpt_text_step *step, struct gpt_buf *out,
-                       struct gpt_step_text *text)
+static int drop_chars(bool (*is_one)(uint32_t cp), struct gpt_buf *out,
+                      struct gpt_step_text *text)
 {
     const struct gpt_str s = text->s;
     const size_t first = text->first;
     size_t done = 0, n;
     uint32_t cp;
 
-    (void)step;
     for (size_t i = 0; i < s.len; i += n) {
         n = char_at(s.data + i, s.len - i, &cp);
-        if (cp < 0x300 || !gpt_unicode_is_mark(cp))
+        if (cp < 0x300 || !is_one(cp)) /* no mark is below that */
             continue;
         text->first -= i < first ? n : 0;
         GPT_TRY(gpt_buf_add(out, s.data + done, i - done));
@@ -53,15 +52,30 @@ static int step_unmark(const struct gpt_text_step *step, struct gpt_buf *out,
     return gpt_buf_add(out, s.data + done, s.len - done);
 }
 
-/* What becomes of a character: at most two, of which it returns the number. */
-typedef size_t become_fn(uint32_t cp, uint32_t to[2]);
+static int step_unmark(const struct gpt_text_step *step, struct gpt_buf *out,
+                       struct gpt_step_text *text)
+{
+    (void)step;
+    return drop_chars(gpt_unicode_is_mark, out, text);
+}
+
+static int step_unflat(const struct gpt_text_step *step, struct gpt_buf *out,
+                       struct gpt_step_text *text)
+{
+    (void)step;
+    return drop_chars(gpt_unicode_is_flat, out, text);
+}
+
+/* What becomes of a character: at most three, of which it returns the number.
+ */
+typedef size_t become_fn(uint32_t cp, uint32_t to[3]);
 
 static int change_chars(become_fn *become, struct gpt_buf *out,
                         struct gpt_step_text *text)
 {
     const struct gpt_str s = text->s;
     const size_t first = text->first;
-    uint32_t cp, to[2] = {0};
+    uint32_t cp, to[3] = {0};
     char utf8[4];
     size_t n;
 
@@ -79,7 +93,7 @@ static int change_chars(become_fn *become, struct gpt_buf *out,
     return GPT_OK;
 }
 
-static size_t lower_of(uint32_t cp, uint32_t to[2])
+static size_t lower_of(uint32_t cp, uint32_t to[3])
 {
     to[0] = gpt_unicode_to_lower(cp);
     to[1] = 0x307;
@@ -95,7 +109,7 @@ static int step_lower(const struct gpt_text_step *step, struct gpt_buf *out,
 
 /* Itself, a space, or nothing. The list is that of SentencePiece's rules "nmt",
  * as the library has it. */
-static size_t nmt_of(uint32_t cp, uint32_t to[2])
+static size_t nmt_of(uint32_t cp, uint32_t to[3])
 {
     const bool is_space =
         cp == '\t' || cp == '\n' || cp == '\f' || cp == '\r' ||
@@ -114,6 +128,46 @@ static int step_nmt(const struct gpt_text_step *step, struct gpt_buf *out,
 {
     (void)step;
     return change_chars(nmt_of, out, text);
+}
+
+/* A space for white space, and nothing for what cannot be seen. */
+static size_t clean_of(uint32_t cp, uint32_t to[3])
+{
+    const bool is_line = cp == '\t' || cp == '\n' || cp == '\r';
+
+    to[0] = gpt_unicode_class(cp) == GPT_UC_SPACE ? ' ' : cp;
+    return cp != 0xFFFD && (is_line || !gpt_unicode_is_control(cp));
+}
+
+static int step_clean(const struct gpt_text_step *step, struct gpt_buf *out,
+                      struct gpt_step_text *text)
+{
+    (void)step;
+    return change_chars(clean_of, out, text);
+}
+
+/* The library's list, of which one row begins at 2B920 where Unicode's block
+ * begins at 2B820. */
+static size_t spaced_han_of(uint32_t cp, uint32_t to[3])
+{
+    static const uint32_t han[][2] = {
+        {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
+        {0x20000, 0x2A6DF}, {0x2A700, 0x2B81F}, {0x2B920, 0x2CEAF},
+        {0x2F800, 0x2FA1F},
+    };
+    const bool is_han = cp >= han[0][0] &&
+                        gpt_unicode_in(han, GPT_COUNT(han), cp);
+
+    to[0] = to[2] = ' ';
+    to[is_han] = cp;
+    return is_han ? 3 : 1;
+}
+
+static int step_han(const struct gpt_text_step *step, struct gpt_buf *out,
+                    struct gpt_step_text *text)
+{
+    (void)step;
+    return change_chars(spaced_han_of, out, text);
 }
 
 /* ---- parts of the text ---- */
@@ -367,7 +421,8 @@ static int run_step(const struct gpt_text_step *step, struct gpt_buf *out,
         [GPT_STEP_MAP] = step_map,         [GPT_STEP_REPLACE] = step_replace,
         [GPT_STEP_STRIP] = step_strip,     [GPT_STEP_UNMARK] = step_unmark,
         [GPT_STEP_LOWER] = step_lower,     [GPT_STEP_PREPEND] = step_prepend,
-        [GPT_STEP_NMT] = step_nmt,
+        [GPT_STEP_NMT] = step_nmt,         [GPT_STEP_CLEAN] = step_clean,
+        [GPT_STEP_HAN] = step_han,         [GPT_STEP_UNFLAT] = step_unflat,
     };
 
     out->len = 0;

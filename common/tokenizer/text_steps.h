@@ -18,6 +18,9 @@ enum gpt_text_step_kind {
     GPT_STEP_LOWER,
     GPT_STEP_PREPEND, /* `content`, but to no empty text */
     GPT_STEP_NMT,     /* control characters go, others become spaces */
+    GPT_STEP_CLEAN,   /* this and the next two are BertNormalizer's: the same */
+    GPT_STEP_HAN,     /* spaces around each Chinese character */
+    GPT_STEP_UNFLAT,  /* marks without width go */
 };
 
 struct gpt_text_step {

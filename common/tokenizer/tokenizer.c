@@ -113,6 +113,15 @@ size_t gpt_tokenizer_before(const struct gpt_tokenizer *tok)
     return tok->n_before;
 }
 
+/* The name of a special token, or the text of another one by itself. */
+static const char *token_name(const struct gpt_tokenizer *tok, int32_t id,
+                              size_t *len)
+{
+    return tok->family->first_bytes && gpt_token_exists(tok, id)
+               ? tok->family->first_bytes(tok, id, len)
+               : gpt_token_bytes(tok, id, len);
+}
+
 /* A special token goes first: another one may have the same text. */
 static int32_t find_token(const struct gpt_tokenizer *tok, const char *name)
 {
@@ -121,7 +130,7 @@ static int32_t find_token(const struct gpt_tokenizer *tok, const char *name)
     size_t n;
 
     for (int32_t i = 0; len > 0 && id < 0 && i < tok->vocab_size; i++) {
-        const char *text = gpt_token_bytes(tok, i, &n);
+        const char *text = token_name(tok, i, &n);
 
         if (n == len && memcmp(text, name, n) == 0)
             id = i;
@@ -190,27 +199,31 @@ int gpt_encode(struct gpt_encoder *enc, const char *text, size_t len,
 
 /* An unknown token may begin with a space that is its own, as SentencePiece
  * prints it. */
-size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id)
+static bool drops_space(const struct gpt_tokenizer *tok, int32_t id)
 {
-    size_t len;
-    const char *bytes = gpt_token_bytes(tok, id, &len);
-
-    return tok->first_space && id != tok->unk && len && bytes[0] == ' ' &&
+    return tok->first_space && id != tok->unk &&
            !(tok->family->keeps_space && tok->family->keeps_space(tok, id));
 }
 
-size_t gpt_drop_space(const struct gpt_tokenizer *tok, int32_t id,
-                      bool *begins)
+const char *gpt_first_bytes(const struct gpt_tokenizer *tok, int32_t id,
+                            size_t *len)
 {
-    size_t len;
+    const char *bytes = token_name(tok, id, len);
+    const bool drops = *len && bytes[0] == ' ' && drops_space(tok, id);
 
+    *len -= drops;
+    return bytes + drops;
+}
+
+const char *gpt_next_bytes(const struct gpt_tokenizer *tok, int32_t id,
+                           bool *begins, size_t *len)
+{
     if (!*begins)
-        return 0;
-    const size_t skip = gpt_first_space(tok, id);
+        return gpt_token_bytes(tok, id, len);
+    const char *bytes = gpt_first_bytes(tok, id, len);
 
-    (void)gpt_token_bytes(tok, id, &len);
-    *begins = tok->every_space && len == skip;
-    return skip;
+    *begins = tok->every_space && *len == 0;
+    return bytes;
 }
 
 /* Ids from a data set may be anything, so the range is checked here and in no
@@ -218,10 +231,20 @@ size_t gpt_drop_space(const struct gpt_tokenizer *tok, int32_t id,
 const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
                             size_t *len)
 {
+    const char *bytes = NULL;
+
     *len = 0;
-    if (id < 0 || id >= tok->vocab_size)
-        return "";
-    return tok->family->token_bytes(tok, id, len);
+    if (id >= 0 && id < tok->vocab_size)
+        bytes = tok->family->token_bytes(tok, id, len);
+    return bytes ? bytes : "";
+}
+
+bool gpt_token_exists(const struct gpt_tokenizer *tok, int32_t id)
+{
+    size_t len;
+
+    return id >= 0 && id < tok->vocab_size &&
+           tok->family->token_bytes(tok, id, &len);
 }
 
 bool gpt_token_is_special(const struct gpt_tokenizer *tok, int32_t id)
@@ -238,7 +261,7 @@ int32_t gpt_special_token(const struct gpt_tokenizer *tok, const char *text,
 {
     for (int32_t id = 0; len > 0 && id < tok->vocab_size; id++) {
         size_t n;
-        const char *name = gpt_token_bytes(tok, id, &n);
+        const char *name = token_name(tok, id, &n);
 
         if (n == len && memcmp(name, text, n) == 0 &&
             gpt_token_is_special(tok, id))

@@ -85,19 +85,23 @@ int gpt_encode_as(struct gpt_encoder *enc, enum gpt_around around,
  * Special tokens give their name ("<|endoftext|>"). */
 const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
                             size_t *len);
+/* False for an id that no token of the vocabulary has. A token may have no
+ * bytes, where its decoder makes nothing of it. */
+bool gpt_token_exists(const struct gpt_tokenizer *tok, int32_t id);
 /* True for a token that stands for no text, as the end of a document, the
  * beginning of a text or a role of a chat. */
 bool gpt_token_is_special(const struct gpt_tokenizer *tok, int32_t id);
 /* The special token of which text[0..len) is the name; -1 = none. */
 int32_t gpt_special_token(const struct gpt_tokenizer *tok, const char *text,
                           size_t len);
-/* Bytes, 0 or 1, by which the token is longer than the text when it is a text's
- * first: the space that some families put before each text. */
-size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id);
-/* The same for one token after the other: *begins is true before the first, and
+/* The bytes of a token that is the first one of a text: without the space that
+ * some families put before each text, or before each word. */
+const char *gpt_first_bytes(const struct gpt_tokenizer *tok, int32_t id,
+                            size_t *len);
+/* The bytes of one token after the other: *begins is true before the first, and
  * becomes false where later ones show their space. A SentencePiece model that
  * removes extra spaces drops those of all tokens before the first text. */
-size_t gpt_drop_space(const struct gpt_tokenizer *tok, int32_t id,
-                      bool *begins);
+const char *gpt_next_bytes(const struct gpt_tokenizer *tok, int32_t id,
+                           bool *begins, size_t *len);
 
 #endif

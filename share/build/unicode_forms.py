@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes common/text/unicode_forms_table.c: what normalizers of a
 tokenizer.json do beside form C: compatibility mappings, marks, punctuation,
-lower case, and the classes of characters that make graphemes.
+control characters, lower case, and the classes of characters that make
+graphemes.
 
 Each is of the version that Hugging Face tokenizers (0.23.3) has of it. Mappings
 and marks are those of Unicode 9.0: characters keep their mappings for ever, so
@@ -29,6 +30,11 @@ CHANGED = {0x111C9: False, 0x1CF2: True, 0x1CF3: True}
 # Punctuation is that of 8.0, where U+166D was some, too, and of ASCII all that
 # is neither a letter, a digit, a space nor a control character.
 PUNCTUATION = {0x111C9, 0x166D} | {ord(c) for c in "$+<=>^`|~"}
+# What BertNormalizer drops is of 8.0, too: of marks those without width, of
+# which these were others then, and of other characters the CONTROL ones.
+FLAT = {0x111C9: False, 0x1885: False, 0x1886: False, 0xA9BD: False,
+        0x1734: True, 0x1171E: True}
+CONTROL = {"Cc", "Cf", "Co"}
 # In the order of enum gpt_grapheme_class; later rows take from earlier ones.
 CLASSES = [
     ("OTHER", None), ("CONTROL", r"\p{GCB=Control}"), ("CR", r"\r"),
@@ -91,12 +97,17 @@ def main():
         cp, ucd.category(chr(cp))[0] == "M")])
     signs = ranges_of([cp for cp in present_in("8.0") if cp in PUNCTUATION
                        or ucd.category(chr(cp))[0] == "P"])
+    flat = ranges_of([cp for cp in present_in("8.0")
+                      if FLAT.get(cp, ucd.category(chr(cp)) == "Mn")])
+    control = ranges_of([cp for cp in present_in("8.0")
+                         if ucd.category(chr(cp)) in CONTROL])
     lower = lower_ranges()
     groups, index = grapheme_table()
     print(f"""\
-/* Compatibility mappings and marks of Unicode 9.0, punctuation of 8.0, lower
- * case and graphemes of 17.0. Made by share/build/unicode_forms.py from the
- * Unicode Character Database; do not edit. Read unicode_forms.h instead.
+/* Compatibility mappings and marks of Unicode 9.0, punctuation, flat marks and
+ * control characters of 8.0, lower case and graphemes of 17.0. Made by
+ * share/build/unicode_forms.py from the Unicode Character Database; do not edit.
+ * Read unicode_forms.h instead.
  *
  * Copyright (c) 1991-2025 Unicode, Inc.; data used under the Unicode License
  * v3, https://www.unicode.org/license.txt */
@@ -105,6 +116,8 @@ def main():
 const size_t gpt_compat_n_mappings = {len(mappings)};
 const size_t gpt_unicode_n_marks = {len(marks)};
 const size_t gpt_unicode_n_signs = {len(signs)};
+const size_t gpt_unicode_n_flat = {len(flat)};
+const size_t gpt_unicode_n_control = {len(control)};
 const size_t gpt_unicode_n_lower = {len(lower)};""")
     array(f"const struct gpt_nfc_mapping gpt_compat_mappings[{len(mappings)}]",
           ["{0x%05x, %d, %d}" % m for m in mappings], 3)
@@ -114,6 +127,10 @@ const size_t gpt_unicode_n_lower = {len(lower)};""")
           ["{0x%05x, 0x%05x}" % tuple(r) for r in marks], 3)
     array(f"const uint32_t gpt_unicode_signs[{len(signs)}][2]",
           ["{0x%05x, 0x%05x}" % tuple(r) for r in signs], 3)
+    array(f"const uint32_t gpt_unicode_flat[{len(flat)}][2]",
+          ["{0x%05x, 0x%05x}" % tuple(r) for r in flat], 3)
+    array(f"const uint32_t gpt_unicode_control[{len(control)}][2]",
+          ["{0x%05x, 0x%05x}" % tuple(r) for r in control], 3)
     array(f"const struct gpt_lower_range gpt_unicode_lower[{len(lower)}]",
           ["{0x%05x, 0x%05x, %d, %d}" % tuple(r) for r in lower], 2)
     array(f"const uint8_t gpt_grapheme_index[{len(index)}]",

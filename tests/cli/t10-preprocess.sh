@@ -280,7 +280,7 @@ has_line '60000 documents'
 has_line 'mixed.jsonl:25001: truncated: ends at byte 12'
 has_line "mixed.jsonl:25005: blank line"
 check 'names five' [ "$(grep -c 'mixed.jsonl:' said.1)" = 5 ]
-has_line '... and 8 more'
+has_line '... and 8 more, which --verbose names'
 has_line "13 bad lines skipped, limit 13, kept in 'on1.bad': blank line 2, \
 not JSON 3, truncated 2, invalid UTF-8 1, raw control character 1, NUL byte 1, \
 no field 1, not a string 2"
@@ -289,6 +289,10 @@ for n in 2 7; do
         grep warning said.1 | sed 's/on1/on/' >want.log
         grep warning said.$n | sed 's/on$n/on/' | cmp want.log -"
 done
+expect 0 'all are named' pp mixed.jsonl on9 --workers 2 --on-error skip \
+    --verbose
+check 'the others, too' [ "$(grep -c 'mixed.jsonl:' "$scratch/err")" = 13 ]
+err_has 'debug: mixed.jsonl:60013: truncated'
 for n in 1 5; do
     expect 3 "over the limit, $n workers" pp mixed.jsonl over --workers $n \
         --on-error quarantine=over_bad --max-errors 12

@@ -32,7 +32,7 @@ static void use(struct gpt_tokenizer *tok)
             abort();
         const char *bytes = gpt_token_bytes(tok, ids.data[i], &n);
         if (n && bytes[n - 1] == 'x')
-            (void)gpt_first_space(tok, ids.data[i]);
+            (void)gpt_first_bytes(tok, ids.data[i], &n);
     }
     gpt_free(ids.data);
     gpt_encoder_close(enc);

@@ -355,6 +355,44 @@ def make_unigram(name, sample, folder):
     return t
 
 
+# ---- WordPiece and WordLevel ----
+
+BERT = normalizers.BertNormalizer
+CLEANED = decoders.WordPiece(cleanup=True)
+WORD_MODELS = {  # model, normalizer, pre-tokenizer, decoder
+    "wordpiece": (models.WordPiece, BERT(),
+                  pre_tokenizers.BertPreTokenizer(), CLEANED),
+    "wordpiece-cased": (models.WordPiece, BERT(lowercase=False),
+                        pre_tokenizers.Whitespace(),
+                        decoders.WordPiece(cleanup=False)),
+    "wordpiece-steps": (models.WordPiece, steps(
+        normalizers, normalizers.NFC(), BERT(False, False, True, False)),
+        steps(pre_tokenizers, META(), pre_tokenizers.Whitespace(),
+              pre_tokenizers.Digits(True)), CLEANED),
+    "wordlevel": (models.WordLevel, BERT(strip_accents=False),
+                  pre_tokenizers.Whitespace(), None),
+}
+
+
+def make_words(name, sample):
+    model, normalizer, pre_tokenizer, decoder = WORD_MODELS[name]
+    t = Tokenizer(model(unk_token="[UNK]"))
+    t.normalizer, t.pre_tokenizer = normalizer, pre_tokenizer
+    special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
+    train = (trainers.WordPieceTrainer if model is models.WordPiece
+             else trainers.WordLevelTrainer)
+    t.train_from_iterator(sample, train(
+        vocab_size=800, special_tokens=special, show_progress=False))
+    if decoder:
+        t.decoder = decoder
+    t.add_tokens([AddedToken("\n\n", normalized=False),
+                  AddedToken("12", lstrip=True, normalized=True),
+                  AddedToken("The", single_word=True, normalized=True)])
+    t.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A", special_tokens=[("[CLS]", 1)])
+    return t
+
+
 # ---- tiktoken ----
 
 def check_ranks(programs, name, path, texts):
@@ -489,6 +527,11 @@ def main():
             path = os.path.join(folder, f"unigram-{name}.json")
             jobs.append((f"unigram {name}", lambda n=name, p=path: (
                 make_unigram(n, sample, folder).save(p),
+                check_chars(programs, n, p, texts))[1]))
+        for name in WORD_MODELS:
+            path = os.path.join(folder, f"{name}.json")
+            jobs.append((name, lambda n=name, p=path: (
+                make_words(n, sample).save(p),
                 check_chars(programs, n, p, texts))[1]))
         jobs.append(("megatron",
                      lambda: check_megatron(programs, folder, texts)))

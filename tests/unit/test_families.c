@@ -1,5 +1,6 @@
 /* Compares every family of tokenizers with the library of its files
- * (make_families.py, make_unigram.py and make_user_defined.py of tests/golden);
+ * (make_families.py, make_unigram.py, make_words.py and make_user_defined.py of
+ * tests/golden);
  * ids to text, normalization, added tokens, and files that are refused. Runs in
  * the top folder of the tree. */
 #include "base/hash.h"
@@ -59,10 +60,9 @@ static bool decodes_to(const struct gpt_tokenizer *tok,
 
     for (size_t i = 0; i < ids->len; i++) {
         size_t n;
-        const char *bytes = gpt_token_bytes(tok, ids->data[i], &n);
-        const size_t skip = gpt_drop_space(tok, ids->data[i], &begins);
+        const char *bytes = gpt_next_bytes(tok, ids->data[i], &begins, &n);
 
-        if (gpt_buf_add(&b, bytes + skip, n - skip) != GPT_OK)
+        if (gpt_buf_add(&b, bytes, n) != GPT_OK)
             abort();
     }
     bool same = strcmp(b.data ? b.data : "", want) == 0;
@@ -144,6 +144,7 @@ static void test_goldens(void)
 {
     test_golden(GOLDEN "cases.json");
     test_golden(GOLDEN "unigram.json");
+    test_golden(GOLDEN "words.json");
 }
 
 /* Pieces that encoding never makes one after the other, as a model writes them;
@@ -181,6 +182,39 @@ static void test_first_spaces(void)
         gpt_free(ids.data);
         gpt_tokenizer_close(tok);
     }
+}
+
+/* The first token of a text shows its prefix, and no mark of English has lost a
+ * space; a token may have no text. Tokenizers 0.23.3 prints these. */
+static void test_first_words(void)
+{
+    static const struct {
+        int32_t ids[4];
+        size_t n;
+        const char *text;
+    } cases[] = {
+        {{49, 49, 5}, 3, "##inging hello"},
+        {{5, 29, 5}, 3, "hello. hello"},
+        {{29, 29}, 2, ".."},              {{62, 62}, 2, "do not don't"},
+        {{5, 48, 48, 49}, 4, "helloing"}, {{33, 9, 45, 5}, 4, "' itn't hello"},
+    };
+    struct gpt_tokenizer *tok;
+    struct gpt_err err = {0};
+
+    is_int(open_file(&tok, "HuggingFaceTokenizer", GOLDEN "wordpiece.json",
+                     &err), GPT_OK, "wordpiece.json");
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        struct gpt_ids ids = {0};
+
+        if (gpt_ids_add(&ids, cases[i].ids, cases[i].n, &err) != GPT_OK)
+            abort();
+        ok(decodes_to(tok, &ids, cases[i].text), "first words, case %zu", i);
+        gpt_free(ids.data);
+    }
+    ok(gpt_token_exists(tok, 48) && !gpt_token_exists(tok, 999),
+       "a token without text is one");
+    is_int(gpt_special_token(tok, "[SEP]", 5), 3, "a special token's name");
+    gpt_tokenizer_close(tok);
 }
 
 /* ---- user-defined pieces ---- */
@@ -420,7 +454,28 @@ static const struct {
     {"a merge in a string", HF, "qwen2.json", "[\"t\",\"he\"]",
      "\"t he e\"", "model.merges:3: not two tokens"},
     {"another model", HF, "qwen2.json", "\"type\":\"BPE\"",
-     "\"type\":\"WordPiece\"", "model.type: 'WordPiece' is not supported"},
+     "\"type\":\"WordPieces\"", "model.type: 'WordPieces' is not supported"},
+    {"words without an unknown one", HF, "wordpiece.json", "\"unk_token\"",
+     "\"no_token\"", "unk_token"},
+    {"parts without a prefix", HF, "wordpiece.json",
+     "\"continuing_subword_prefix\"", "\"prefix\"",
+     "continuing_subword_prefix"},
+    {"words of no length", HF, "wordpiece.json",
+     "\"max_input_chars_per_word\":100", "\"max_input_chars_per_word\":-1",
+     "max_input_chars_per_word"},
+    {"a word far away", HF, "wordpiece.json", "\"hello\":5",
+     "\"hello\":500000", "model.vocab: token 'hello' has id 500000"},
+    {"words in a list", HF, "wordlevel.json", "\"vocab\":{",
+     "\"vocab\":[],\"x\":{", "model.vocab: not an object of tokens and ids"},
+    {"no words", HF, "wordlevel.json", "\"vocab\":{",
+     "\"vocab\":{},\"x\":{", "model.vocab has no tokens"},
+    {"WordPiece after another decoder", HF, "wordpiece.json",
+     "\"decoder\":{\"type\"",
+     "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},"
+     "{\"type\":\"WordPiece\",\"prefix\":\"##\"}],\"x\"",
+     "decoder.decoders[1].type after another: 'WordPiece'"},
+    {"a decoder without its prefix", HF, "wordpiece.json", "\"prefix\"",
+     "\"x\"", "decoder.prefix: 'no text' is not supported"},
     {"dropout", HF, "qwen2.json", "\"dropout\":null", "\"dropout\":0.1",
      "model.dropout"},
     {"a suffix", HF, "qwen2.json", "\"end_of_word_suffix\":null",
@@ -520,8 +575,8 @@ static const struct {
      "\"precompiled_charsmap\":\"",
      "\"precompiled_charsmap\":\"AAAA\",\"x\":\"", "is malformed"},
     {"another normalizer of a unigram", HF, "unigram-t5.json", "\"Strip\"",
-     "\"BertNormalizer\"",
-     "normalizer.normalizers[1].type: 'BertNormalizer' is not supported"},
+     "\"ByteLevel\"",
+     "normalizer.normalizers[1].type: 'ByteLevel' is not supported"},
     {"another expression", HF, "unigram-t5.json", " {2,}", " {2,3}",
      "normalizer.normalizers[2].pattern: ' {2,3}' is not supported"},
     {"another pre-tokenizer of a unigram", HF, "unigram-albert.json",
@@ -683,6 +738,27 @@ static void check_ids(struct gpt_tokenizer *tok, const char *text,
     gpt_free(ids.data);
     gpt_encoder_close(enc);
     gpt_tokenizer_close(tok);
+}
+
+/* Ids of words may leave gaps, as the library's trainer makes them. */
+static void test_word_gap(void)
+{
+    char path[] = "/tmp/gpt-families.XXXXXX";
+    struct gpt_tokenizer *tok;
+    struct gpt_err err = {0};
+    cJSON *want = cJSON_Parse("[2,63,3]");
+    size_t n = 9;
+    int fd = mkstemp(path);
+
+    ok(fd >= 0 && close(fd) == 0, "scratch file");
+    spoil(path, "\"hello\":5", "\"hello\":63", GOLDEN "wordpiece.json");
+    if (ok(open_file(&tok, HF, path, &err) == GPT_OK, "a gap: %s", err.text)) {
+        ok(!gpt_token_exists(tok, 5) && gpt_token_exists(tok, 63), "is none");
+        ok(gpt_first_bytes(tok, 5, &n) && n == 0, "without text");
+        check_ids(tok, "Hello", want);
+    }
+    cJSON_Delete(want);
+    unlink(path);
 }
 
 /* Calls `check` with the cases of a golden file; at `path` it makes a copy for
@@ -1031,11 +1107,13 @@ int main(void)
 {
     test_goldens();
     test_first_spaces();
+    test_first_words();
     test_user_defined();
     test_kept_spaces();
     test_null();
     test_bad_files();
     test_no_unknown_token();
+    test_word_gap();
     test_long_tokens();
     each_case(GOLDEN "templates.json", check_template);
     each_case(GOLDEN "added.json", check_added);

@@ -415,10 +415,14 @@ static int put_chat_template(struct vocabulary *v)
 
 /* llama.cpp searches as SentencePiece does, by other sums than those of a
  * tokenizer.json, and has none of its steps. */
-static int refuse_unigram(const struct vocabulary *v)
+static int refuse_pieces(const struct vocabulary *v)
 {
-    gpt_fail(v->err, GPT_EDATA, "%s: model.type: 'Unigram' is not supported in "
-             "a GGUF file: llama.cpp would give other ids", v->o.model);
+    const char *type = gpt_hf_model_type(v->tok);
+
+    gpt_fail(v->err, GPT_EDATA, "%s: model.type: '%s' is not supported in a "
+             "GGUF file: llama.cpp would give other ids", v->o.model, type);
+    if (strcmp(type, "Unigram") != 0)
+        return GPT_EDATA;
     return gpt_hint(v->err, "llama.cpp reads the SentencePiece models that "
                             "such files are made of: give that one in its "
                             "place");
@@ -433,8 +437,8 @@ static int put_tokenizer(struct vocabulary *v)
     GPT_TRY(check_rows(v));
     GPT_TRY(gpt_new(&v->types, (size_t)v->rows, 1, "a vocabulary", v->err));
     memset(v->types, GPT_GGUF_NORMAL, (size_t)v->rows);
-    if (family == &gpt_family_hf_unigram)
-        return refuse_unigram(v);
+    if (family == &gpt_family_hf_pieces)
+        return refuse_pieces(v);
     if (family == &gpt_family_bytes)
         put_bytes(v);
     else if (family == &gpt_family_hf &&

@@ -1,7 +1,7 @@
-/* See tokenizer_json_unigram.h. Each list has a table of the types that are
+/* See tokenizer_json_pieces.h. Each list has a table of the types that are
  * known, each with the function that reads it. Start at
- * gpt_hf_unigram_steps_read(). */
-#include "tokenizer/tokenizer_json_unigram.h"
+ * gpt_hf_piece_steps_read(). */
+#include "tokenizer/tokenizer_json_pieces.h"
 
 #include "text/base64.h"
 #include "text/unicode.h"
@@ -12,7 +12,7 @@
 
 struct reading {
     struct gpt_hf_reading parts;
-    struct gpt_hf_unigram_steps *s;
+    struct gpt_hf_piece_steps *s;
     struct gpt_arena *arena;
     bool fused;   /* the decoder has made one text of all tokens */
     bool printed; /* there is a decoder */
@@ -68,7 +68,7 @@ static int read_text(const struct reading *r, struct gpt_str *text,
 static int add_normal(struct reading *r, enum gpt_text_step_kind kind,
                       const char *field, struct gpt_text_step **step)
 {
-    struct gpt_hf_unigram_steps *s = r->s;
+    struct gpt_hf_piece_steps *s = r->s;
 
     if (s->n_normal == GPT_TEXT_STEPS)
         return gpt_hf_refuse_more(&r->parts, field, "type", GPT_TEXT_STEPS,
@@ -124,6 +124,33 @@ static int read_precompiled(struct reading *r, const cJSON *part,
                              r->parts.err);
 }
 
+/* Four steps, each of which may be left out; without a value accents are
+ * stripped where letters become small ones. */
+static int read_bert(struct reading *r, const cJSON *part, const char *field)
+{
+    const bool lower = gpt_hf_flag(part, "lowercase", true);
+    const bool accents = gpt_hf_flag(part, "strip_accents", lower);
+    const struct {
+        bool wanted;
+        enum gpt_text_step_kind kind;
+    } steps[] = {
+        {gpt_hf_flag(part, "clean_text", true), GPT_STEP_CLEAN},
+        {gpt_hf_flag(part, "handle_chinese_chars", true), GPT_STEP_HAN},
+        {accents, GPT_STEP_FORM},
+        {accents, GPT_STEP_UNFLAT},
+        {lower, GPT_STEP_LOWER},
+    };
+    struct gpt_text_step *step = NULL;
+
+    for (size_t i = 0; i < GPT_COUNT(steps); i++) {
+        if (!steps[i].wanted)
+            continue;
+        GPT_TRY(add_normal(r, steps[i].kind, field, &step));
+        step->form = GPT_FORM_D;
+    }
+    return GPT_OK;
+}
+
 static int read_normalizer(void *data, const cJSON *part, const char *type,
                            const char *field)
 {
@@ -145,6 +172,7 @@ static int read_normalizer(void *data, const cJSON *part, const char *type,
         {"Prepend", read_prepend},
         {"Replace", read_replace},
         {"Precompiled", read_precompiled},
+        {"BertNormalizer", read_bert},
     };
     struct gpt_text_step *step = NULL;
 
@@ -290,6 +318,31 @@ static int read_punctuation(struct reading *r, const cJSON *part,
                : GPT_OK;
 }
 
+/* At white space, and around each sign of punctuation. */
+static int read_bert_words(struct reading *r, const cJSON *part,
+                           const char *field)
+{
+    struct gpt_piece_step *step = NULL;
+
+    GPT_TRY(read_whitespace_split(r, part, field));
+    GPT_TRY(add_split_at(r, GPT_NEEDLE_SIGN, field, &step));
+    step->split = GPT_SPLIT_ISOLATED;
+    return GPT_OK;
+}
+
+/* What '\w+|[^\w\s]+' matches: words, and all else between white space. */
+static int read_whitespace(struct reading *r, const cJSON *part,
+                           const char *field)
+{
+    struct gpt_piece_step *step = NULL;
+
+    GPT_TRY(read_whitespace_split(r, part, field));
+    GPT_TRY(add_split_at(r, GPT_NEEDLE_WORD, field, &step));
+    step->pattern.all = true;
+    step->split = GPT_SPLIT_ISOLATED;
+    return GPT_OK;
+}
+
 static int read_pre_tokenizer(void *data, const cJSON *part, const char *type,
                               const char *field)
 {
@@ -299,6 +352,8 @@ static int read_pre_tokenizer(void *data, const cJSON *part, const char *type,
         {"Split", read_split},
         {"Digits", read_digits},
         {"Punctuation", read_punctuation},
+        {"BertPreTokenizer", read_bert_words},
+        {"Whitespace", read_whitespace},
     };
 
     return read_by_type(data, rows, GPT_COUNT(rows), part, type, field);
@@ -370,90 +425,44 @@ static int print_strip(struct reading *r, const cJSON *part, const char *field)
     return GPT_OK;
 }
 
+static int print_joined(struct reading *r, const cJSON *part,
+                        const char *field)
+{
+    struct gpt_hf_printing *p = &r->s->printing;
+
+    p->joined = true;
+    p->cleanup = gpt_hf_flag(part, "cleanup", true);
+    return read_text(r, &p->inside, part, "prefix", field);
+}
+
 static int read_decoder(void *data, const cJSON *part, const char *type,
                         const char *field)
 {
     static const struct row rows[] = {
         {"Replace", print_replace},  {"ByteFallback", print_bytes},
         {"Fuse", print_fused},       {"Metaspace", print_spaces},
-        {"Strip", print_strip},
+        {"Strip", print_strip},      {"WordPiece", print_joined},
     };
     struct reading *r = data;
 
+    /* WordPiece makes of a token what depends on its place */
+    if (r->printed && (r->s->printing.joined || strcmp(type, "WordPiece") == 0))
+        return gpt_hf_refuse_part(&r->parts, field, "type after another", type);
     r->printed = true;
     return read_by_type(r, rows, GPT_COUNT(rows), part, type, field);
 }
 
-/* ---- printing ---- */
-
-/* Appends a text with another one in place of what matches. GPT_EDATA when it
- * becomes longer than a token may be. */
-static int add_replaced(const struct gpt_needle *pattern,
-                        struct gpt_str content, struct gpt_str text,
-                        struct gpt_buf *out)
-{
-    size_t done = 0, begin, end;
-
-    while (gpt_needle_find(pattern, text.data, text.len, done, &begin, &end)) {
-        GPT_TRY(gpt_buf_add(out, text.data + done, begin - done));
-        GPT_TRY(gpt_buf_add(out, content.data, content.len));
-        done = end;
-        if (out->len > GPT_TOKEN_MAX)
-            return GPT_EDATA;
-    }
-    return gpt_buf_add(out, text.data + done, text.len - done);
-}
-
-static int print_token(const struct gpt_hf_printing *p, struct gpt_str token,
-                       struct gpt_buf buffers[2], struct gpt_buf *out)
-{
-    const struct gpt_str space = {" ", 1};
-    struct gpt_str text = token;
-
-    for (size_t i = 0; i < p->n_replace; i++) {
-        struct gpt_buf *b = &buffers[i % 2];
-
-        b->len = 0;
-        GPT_TRY(add_replaced(&p->replace[i].pattern, p->replace[i].content,
-                             text, b));
-        text = (struct gpt_str){b->data ? b->data : "", b->len};
-    }
-    const int byte = p->bytes ? gpt_sp_byte_of(text) : -1;
-    if (byte >= 0) {
-        const char c = (char)byte;
-
-        return gpt_buf_add(out, &c, 1);
-    }
-    const struct gpt_needle pattern = {.text = p->space};
-    return p->space.data ? add_replaced(&pattern, space, text, out)
-                         : gpt_buf_add(out, text.data, text.len);
-}
-
-int gpt_hf_print(const struct gpt_hf_printing *p, struct gpt_str token,
-                 struct gpt_buf *out, struct gpt_err *err)
-{
-    struct gpt_buf buffers[2] = {{0}, {0}};
-    const int status = print_token(p, token, buffers, out);
-
-    gpt_buf_free(&buffers[0]);
-    gpt_buf_free(&buffers[1]);
-    if (status == GPT_EDATA)
-        return gpt_fail(err, GPT_EDATA, "the decoder makes more than %d bytes "
-                        "of a token", GPT_TOKEN_MAX);
-    return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "a vocabulary");
-}
-
 /* ---- all of it ---- */
 
-int gpt_hf_unigram_steps_read(struct gpt_hf_unigram_steps *s, const cJSON *root,
-                              struct gpt_arena *arena, const char *what,
-                              struct gpt_err *err)
+int gpt_hf_piece_steps_read(struct gpt_hf_piece_steps *s, const cJSON *root,
+                            bool joined, struct gpt_arena *arena,
+                            const char *what, struct gpt_err *err)
 {
     struct reading r = {.parts = {.what = what, .err = err}, .s = s,
                         .arena = arena};
 
     r.parts.data = &r;
-    *s = (struct gpt_hf_unigram_steps){0};
+    *s = (struct gpt_hf_piece_steps){0};
     GPT_TRY(gpt_hf_each_part(&r.parts, gpt_hf_member(root, "normalizer"),
                              "normalizer", "normalizers", read_normalizer));
     GPT_TRY(gpt_hf_each_part(&r.parts, gpt_hf_member(root, "pre_tokenizer"),
@@ -461,7 +470,9 @@ int gpt_hf_unigram_steps_read(struct gpt_hf_unigram_steps *s, const cJSON *root,
                              read_pre_tokenizer));
     GPT_TRY(gpt_hf_each_part(&r.parts, gpt_hf_member(root, "decoder"),
                              "decoder", "decoders", read_decoder));
-    if (!r.printed) { /* the library would put a space between all tokens */
+    if (!r.printed && joined) {
+        s->printing.joined = true;
+    } else if (!r.printed) { /* the library would join tokens of Unigram, too */
         s->printing.space = (struct gpt_str){GPT_SP_SPACE, 3};
         s->printing.strip = true;
     }
