@@ -108,11 +108,10 @@ static bool hint_at_pair(const char *dir, struct gpt_err *err)
 
 enum { MOST_IDLE = 8 };
 
-/* No name of a special token occurs in bytes, nor in numbers. */
+/* What has no files is bytes or numbers, without names of special tokens. */
 static bool has_words(const char *type)
 {
-    return type && strcmp(type, "ByteTokenizer") != 0 &&
-           strcmp(type, "NullTokenizer") != 0;
+    return type && (names_of(type)->vocab || names_of(type)->model);
 }
 
 /* The options that the family, NULL for none, does not read; returns their
@@ -121,7 +120,6 @@ static size_t list_idle(const struct gpt_tokenizer_options *o,
                         const char *idle[MOST_IDLE])
 {
     size_t n = 0;
-
     const struct file_names *names = names_of(o->type);
     const bool tik = o->type && strcmp(o->type, "TikTokenizer") == 0;
     const bool hf = o->type && strcmp(o->type, "HuggingFaceTokenizer") == 0;
@@ -166,8 +164,7 @@ static void drop_idle(struct gpt_tokenizer_options *o)
         gpt_warn("--%s has no effect on %s", idle[i], o->type);
     o->vocab_file = o->merge_file = o->model = o->tiktoken_pattern = NULL;
     o->special = NULL;
-    o->special_tokens.n = 0;
-    o->tiktoken_num_special = 0;
+    o->special_tokens.n = o->tiktoken_num_special = 0;
     o->hf_no_special = false;
 }
 
