@@ -243,7 +243,8 @@ $(BUILD)/%.o: %.cc
 	$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c -o $@ $<
 
 # Loops that are for the compiler to vectorise.
-$(BUILD)/common/base/convert.o $(BUILD)/common/checkpoint/move_box.o \
+$(BUILD)/common/base/convert.o $(BUILD)/common/base/exp.o \
+$(BUILD)/common/checkpoint/move_box.o \
 $(BUILD)/common/checkpoint/merge_sums.o: ALL_CFLAGS += -O3
 $(BUILD)/tests/lib/tiles.o: ALL_CFLAGS += -O3 \
     $(if $(filter amx,$(pairs)),$(isa_flags_avx512))

@@ -325,7 +325,7 @@ int gpt_vocabulary_open_special(struct gpt_tokenizer **tok,
      * write. */
     v.used.special = "parse";
     v.used.hf_no_special = strcmp(v.used.type, of_json) == 0;
-    status = gpt_tokenizer_open_given(tok, &v.used, err);
+    status = gpt_tokenizer_open(tok, &v.used, err);
 out:
     gpt_arena_free(&v.arena);
     return status;

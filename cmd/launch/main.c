@@ -71,9 +71,9 @@ static const struct gpt_opt table[] = {
      .def = "text", .choices = gpt_log_format_choices, COMMON(log_format),
      .help = "messages as text, or as lines of json"},
     {.kind = GPT_OPT_FLAG, .letter = 'q', .name = "quiet", COMMON(quiet),
-     .help = "errors and warnings only"},
+     .one_of = "loudness", .help = "errors and warnings only"},
     {.kind = GPT_OPT_FLAG, .letter = 'v', .name = "verbose", COMMON(verbose),
-     .help = "say more"},
+     .one_of = "loudness", .help = "say more"},
 };
 
 /* Rules between options. Without an address the other nodes would look for the

@@ -112,6 +112,10 @@ static int choose_level(const struct gpt_common_options *common,
     GPT_TRY(gpt_variables_check(err));
     const int word = gpt_variable_word("GPT_LOG");
     *level = word < 0 ? GPT_LOG_INFO : (enum gpt_log_level)word;
+    if (common->quiet && common->verbose) {
+        gpt_fail(err, GPT_EUSAGE, "--quiet excludes --verbose");
+        return gpt_hint(err, "leave one of them out");
+    }
     if (common->quiet)
         *level = GPT_LOG_WARNING;
     if (common->verbose)

@@ -99,10 +99,10 @@ struct gpt_common_options {
      .help = "messages as text, or as lines of json"},                         \
     {.kind = GPT_OPT_FLAG, .letter = 'q', .name = "quiet",                     \
      .offset = GPT_COMMON_AT(base, quiet), .flags = GPT_OPT_LOCAL,             \
-     .help = "errors and warnings only"},                                      \
+     .one_of = "loudness", .help = "errors and warnings only"},                \
     {.kind = GPT_OPT_FLAG, .letter = 'v', .name = "verbose",                   \
      .offset = GPT_COMMON_AT(base, verbose), .flags = GPT_OPT_LOCAL,           \
-     .help = "say more"}
+     .one_of = "loudness", .help = "say more"}
 
 extern const char *const gpt_when_choices[];       /* auto always never */
 /* What --color means for text that goes to a descriptor. */

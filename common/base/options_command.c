@@ -2,6 +2,7 @@
  * that it names, which come before it; and for the rest. options_sources.c says
  * when. */
 #include "base/log.h"
+#include "base/num.h"
 #include "base/options_internal.h"
 
 #include <ctype.h>
@@ -149,6 +150,16 @@ static void label_foreign(char label[LABEL], const char *name, size_t len,
         snprintf(label, LABEL, "--%.*s", n, name);
 }
 
+/* A real number may be written in several ways. */
+static bool is_only(const struct gpt_foreign_option *f, const char *value)
+{
+    double only, number;
+
+    return strcmp(value, f->only) == 0 ||
+           (strchr(f->only, '.') && gpt_parse_real(f->only, &only) &&
+            gpt_parse_real(value, &number) && number == only);
+}
+
 /* The word among those after a name that is not its one value, of a list up to
  * the next option; NULL: none. `value` is what '=' gives, or NULL. */
 static const char *find_refused(const struct gpt_foreign_option *f,
@@ -157,11 +168,11 @@ static const char *find_refused(const struct gpt_foreign_option *f,
     int at = w->at;
 
     if (value)
-        return strcmp(value, f->only) != 0 ? value : NULL;
+        return is_only(f, value) ? NULL : value;
     do {
         if (at == w->argc)
             return NULL;
-        if (strcmp(w->argv[at], f->only) != 0)
+        if (!is_only(f, w->argv[at]))
             return w->argv[at];
         at++;
     } while (f->list && at < w->argc && !looks_like_option(w->argv[at]));
@@ -250,7 +261,7 @@ static int skip_foreign(struct gpt_parse *p, struct words *w,
                         const char *value, bool follows)
 {
     while (value) {
-        if (f->only && strcmp(value, f->only) != 0)
+        if (f->only && !is_only(f, value))
             return refuse_foreign(p, w, f, label, value);
         const bool more = follows && f->list && w->at < w->argc &&
                           !looks_like_option(w->argv[w->at]);

@@ -1,17 +1,16 @@
 /* Log-probabilities; see logprob.h. */
 #include "generate/logprob.h"
 
+#include "base/exp.h"
+
 #include <math.h>
 
 /* The largest is subtracted first, so that no exponential overflows. */
 double gpt_log_sum(const float *logits, int64_t vocab)
 {
     const double max = (double)logits[gpt_most_probable(logits, vocab)];
-    double sum = 0;
 
-    for (int64_t i = 0; i < vocab; i++)
-        sum += exp((double)logits[i] - max);
-    return max + log(sum);
+    return max + log(gpt_exp_sum(logits, vocab, max));
 }
 
 int32_t gpt_most_probable(const float *logits, int64_t vocab)

@@ -106,7 +106,13 @@ static bool hint_at_pair(const char *dir, struct gpt_err *err)
     return true;
 }
 
-enum { MOST_IDLE = 7 };
+enum { MOST_IDLE = 8 };
+
+/* What has no files is bytes or numbers, without names of special tokens. */
+static bool has_words(const char *type)
+{
+    return type && (names_of(type)->vocab || names_of(type)->model);
+}
 
 /* The options that the family, NULL for none, does not read; returns their
  * number. */
@@ -114,7 +120,6 @@ static size_t list_idle(const struct gpt_tokenizer_options *o,
                         const char *idle[MOST_IDLE])
 {
     size_t n = 0;
-
     const struct file_names *names = names_of(o->type);
     const bool tik = o->type && strcmp(o->type, "TikTokenizer") == 0;
     const bool hf = o->type && strcmp(o->type, "HuggingFaceTokenizer") == 0;
@@ -129,6 +134,7 @@ static size_t list_idle(const struct gpt_tokenizer_options *o,
         {"tiktoken-num-special-tokens", o->tiktoken_num_special && !tik},
         {"tokenizer-special-tokens", o->special_tokens.n && !tik},
         {"tokenizer-hf-no-include-special-tokens", o->hf_no_special && !hf},
+        {"special", gpt_tokenizer_parses_special(o) && !has_words(o->type)},
     };
 
     static_assert(GPT_COUNT(rows) == MOST_IDLE, "room for all");
@@ -157,8 +163,8 @@ static void drop_idle(struct gpt_tokenizer_options *o)
     for (size_t i = 0; i < n; i++)
         gpt_warn("--%s has no effect on %s", idle[i], o->type);
     o->vocab_file = o->merge_file = o->model = o->tiktoken_pattern = NULL;
-    o->special_tokens.n = 0;
-    o->tiktoken_num_special = 0;
+    o->special = NULL;
+    o->special_tokens.n = o->tiktoken_num_special = 0;
     o->hf_no_special = false;
 }
 
@@ -473,7 +479,8 @@ int gpt_tokenizer_from_json(struct gpt_tokenizer_options *o, const cJSON *json,
 {
     /* the type first, as it decides which files there are */
     take_string(&o->type, json, "type");
-    take_string(&o->special, json, "special");
+    if (has_words(o->type))
+        take_string(&o->special, json, "special");
     take_string(&o->tiktoken_pattern, json, "pattern");
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "hf_no_special")))
         o->hf_no_special = true;

@@ -13,9 +13,11 @@
  *     build/tests/bench/bench_decode [FORM [steps [TEXTS]]]
  *     build/tests/bench/bench_decode streaming
  *     build/tests/bench/bench_decode FORM parts TEXTS
+ *     build/tests/bench/bench_decode choice [VOCABULARY]
  *
  * "parts" has clocks around each operation of a step, and gives the medians of
- * what they take in a step.
+ * what they take in a step. "choice" has no model: it chooses tokens from
+ * random logits, flat ones and such as a trained model has.
  *
  * FORM is fp32, bf16, int8 or int8-32, or one of the latter three with -rounded
  * behind it; TEXTS is 1, 8 or 32 alone. Keys and values are bf16 where inputs
@@ -23,6 +25,7 @@
  */
 #include "tests/bench/peak.h"
 
+#include "generate/logprob.h"
 #include "generate/sample.h"
 #include "tests/lib/model.h"
 
@@ -37,6 +40,7 @@ struct job {
     int32_t slots[TEXTS], next[TEXTS], prompt[PROMPT];
     float *logits;
     struct gpt_sampling rule;
+    double sum;
 };
 
 /* Threads share the texts, as in generate/batch.c. */
@@ -94,22 +98,60 @@ static void choose(void *ctx)
          &err);
 }
 
-static void bench_choice(struct job *j)
+static void log_sum(void *ctx)
+{
+    struct job *j = ctx;
+
+    j->sum = gpt_log_sum(j->logits, j->vocab);
+}
+
+static void bench_choice(struct job *j, const char *what)
 {
     static const struct {
         const char *name;
         struct gpt_sampling rule;
     } rules[] = {
-        {"choice, greedy", RULE(0, 0, 0)},
-        {"choice, all tokens", RULE(1, 0, 0)},
-        {"choice, top-k 40", RULE(1, 40, 0)},
-        {"choice, top-p 0.9", RULE(1, 0, 0.9)},
+        {"greedy", RULE(0, 0, 0)},
+        {"all tokens", RULE(1, 0, 0)},
+        {"min-p 0.05", {.temperature = 1, .min_p = 0.05}},
+        {"top-k 40", RULE(1, 40, 0)},
+        {"top-p 0.9", RULE(1, 0, 0.9)},
+        {"top-p 0.99", RULE(1, 0, 0.99)},
     };
+    char name[64];
 
     for (size_t i = 0; i < GPT_COUNT(rules); i++) {
         j->rule = rules[i].rule;
-        bench_row(rules[i].name, 1e6 * bench_time(choose, j, 0.2), "us", 0, -1);
+        snprintf(name, sizeof(name), "choice%s, %s", what, rules[i].name);
+        bench_row(name, 1e6 * bench_time(choose, j, 0.2), "us", 0, -1);
     }
+    snprintf(name, sizeof(name), "log-probability%s", what);
+    bench_row(name, 1e6 * bench_time(log_sum, j, 0.2), "us", 0, -1);
+}
+
+/* Logits without a model: their deviation is that of a model at its beginning,
+ * then of a trained one, whose best token has a probability of about a half. */
+static void bench_choices(int64_t vocab)
+{
+    static const struct {
+        const char *name;
+        float deviation;
+    } kinds[] = {{" flat", 0.3f}, {" peaked", 3.0f}};
+    struct job j = {.vocab = vocab};
+    struct gpt_rng rng = gpt_rng_open(1, "logits");
+    struct gpt_err err = {0};
+
+    must(gpt_sampler_open(&j.sampler[0], vocab, &err), &err);
+    j.logits = gpt_alloc((size_t)vocab, sizeof(*j.logits));
+    for (size_t k = 0; k < GPT_COUNT(kinds); k++) {
+        for (int64_t i = 0; i < vocab; i++)
+            j.logits[i] =
+                kinds[k].deviation * gpt_rng_normal(rng, (uint64_t)i);
+        j.logits[vocab / 3] = kinds[k].deviation * 7;
+        bench_choice(&j, kinds[k].name);
+    }
+    gpt_sampler_close(j.sampler[0]);
+    gpt_free(j.logits);
 }
 
 /* Weights in a form. */
@@ -357,6 +399,10 @@ int main(int argc, char **argv)
         bench_row("streaming", read / 1e9, "GB/s", read / 1e9, -1);
         return 0;
     }
+    if (argc > 1 && strcmp(argv[1], "choice") == 0) {
+        bench_choices(argc > 2 ? atoi(argv[2]) : 50257);
+        return 0;
+    }
     const bool prompts = argc < 3; /* and choices alone */
     open_model(&m, gpt_config_default());
     struct job j = {.vocab = m.c.vocab_size, .rule = RULE(0.8, 40, 0)};
@@ -373,6 +419,6 @@ int main(int argc, char **argv)
             bench_form(&m, &j, &forms[i], prompts,
                        argc > 3 ? atoi(argv[3]) : 0);
     if (prompts)
-        bench_choice(&j);
+        bench_choice(&j, "");
     return 0;
 }

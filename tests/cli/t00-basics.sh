@@ -114,6 +114,13 @@ for source in "$top"/cmd/*/main.c; do
         --thread=1 --log-format text
     check 'of the command line' grep -q "^$p: error: unknown option" err
 
+    expect 2 "$p is not quiet and verbose" "$p" -q -v --print-config
+    err_has '--quiet excludes --verbose'
+    echo 'quiet = true' >quiet.conf
+    expect 0 "$p takes the one that is typed" "$p" --config ./quiet.conf -v \
+        --print-config
+    check 'in place of that of a file' grep -q '^quiet = false' out
+
     [ -p endless ] || mkfifo endless
     expect 2 "$p does not wait for a configuration after a mistake" \
         sh -c "timeout 60 $p --thread=1 --config - <>endless"

@@ -72,6 +72,9 @@ echo '{"eos_token": "<none>"}' >model/tokenizer_config.json
 expect 3 'one that is not there' encode none --append-eod "$@"
 err_has "eos_token '<none>'"
 rm model/tokenizer_config.json
+expect 2 'names among bytes' encode bytes --tokenizer-type ByteTokenizer \
+    --special parse
+err_has '--special has no effect on ByteTokenizer'
 
 # ---- numbers ----
 echo '{"text": "1 2 3"}' >numbers.jsonl

@@ -108,6 +108,10 @@ int main(void)
                    strstr(err.hint, train.foreign[i].answer),
                "%s 2 is refused", word);
         }
+    char test[] = "gpt-test", offset[] = "--glu-linear-offset", zero[] = "0";
+    char *argv[] = {test, offset, zero, NULL};
+    ok(parse(&train, argv, 3, &err) == GPT_OK,
+       "a number may be written in another way");
     ok(parse_name(&train, "MoE_Router_Dtype", false, &err) == GPT_EUSAGE &&
            strstr(err.hint, "without experts"),
        "a name of a family has its answer: %s", err.hint);

@@ -4,7 +4,7 @@
 #include "generate/adjust.h"
 #include "golden.h"
 
-enum { MOST = 8 };
+enum { MOST = 8, IDS = 3000 };
 
 static struct gpt_sampler *sampler;
 
@@ -144,7 +144,7 @@ static void test_bad_logits(void)
 static void kept_slowly(const float *logits, int n,
                         const struct gpt_sampling *rule, double *weight)
 {
-    int order[512];
+    int order[IDS];
 
     for (int i = 0; i < n; i++) {
         int j = i;
@@ -229,6 +229,45 @@ static void test_distribution(void)
         test_against_slow(&rules[i], 400);
         test_against_slow(&rules[i], 17);
     }
+}
+
+/* Each token that is kept, and no other, at the middle of its share of [0, 1):
+ * of vocabularies that have several blocks, and weights from nearly equal to
+ * some that vanish. */
+static void test_nucleus(void)
+{
+    static const double temperatures[] = {1e-3, .1, .4, 1, 4, 1000};
+    static const double ps[] = {1e-9, .03, .5, .9, .99, .999999, 1 - 1e-13};
+    static float logits[IDS];
+    static double weight[IDS];
+    struct gpt_rng rng = gpt_rng_open(8, "test");
+    int wrong = 0, cases = 0;
+
+    for (size_t t = 0; t < GPT_COUNT(temperatures); t++)
+        for (size_t k = 0; k < GPT_COUNT(ps); k++, cases++) {
+            const struct gpt_sampling rule = {
+                .temperature = temperatures[t], .top_p = ps[k],
+                .top_k = cases % 3 == 2 ? 700 : 0};
+            const int n = cases % 2 ? IDS : 1000;
+            double total = 0, before = 0;
+
+            for (int i = 0; i < n; i++)
+                logits[i] = 3 * gpt_rng_normal(rng, (uint64_t)(i + 5 * cases));
+            kept_slowly(logits, n, &rule, weight);
+            for (int i = 0; i < n; i++)
+                total += weight[i];
+            for (int i = 0; i < n; before += weight[i++]) {
+                const double u = (before + weight[i] / 2) / total;
+                int32_t token = -1;
+
+                /* shares that are no larger than what sums are off by */
+                if (weight[i] < 1e-11 * total)
+                    continue;
+                wrong += gpt_sample(sampler, logits, n, &rule, u, &token,
+                                    NULL) != GPT_OK || token != i;
+            }
+        }
+    is_int(wrong, 0, "%d nuclei of many tokens", cases);
 }
 
 static void test_streams(void)
@@ -411,11 +450,12 @@ static void test_blocks(void)
 
 int main(void)
 {
-    if (gpt_sampler_open(&sampler, 512, NULL) != GPT_OK)
+    if (gpt_sampler_open(&sampler, IDS, NULL) != GPT_OK)
         return 1;
     test_truths();
     test_bad_logits();
     test_distribution();
+    test_nucleus();
     test_streams();
     test_golden();
     test_adjustments();
