@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { KEY = 24 };
+
 /* Also after a failure halfway: what was not made is zero. Tensors refer to
  * files, so they go first. */
 void gpt_pth_close(struct gpt_source *s)
@@ -116,20 +118,27 @@ int gpt_pth_list(const struct gpt_source *s, gpt_stored_visit *visit,
 
 /* ---- weights ---- */
 
+/* What the optimizer calls weight i of the first file. */
+static void name_weight(char key[KEY], const struct gpt_pth *p, int64_t i)
+{
+    snprintf(key, KEY, "%lld", (long long)p->numbers[i]);
+}
+
 int gpt_pth_find(void *context, enum gpt_kind kind, const char *name,
                  struct gpt_hf_found *found, struct gpt_err *err)
 {
     struct gpt_pth *p = context;
     struct gpt_pth_file *f = &p->files[0];
     const struct gpt_safetensor *e = gpt_safetensors_find(&f->weights, name);
+    char key[KEY];
 
     if (!e)
         return GPT_OK;
     if (kind == GPT_KIND_PARAMETERS)
         return gpt_hf_take_entry(found, f->in, e, f->name,
                                  &f->used[e - f->weights.tensors], err);
-    e = gpt_torch_adam_moment(&p->adam, kind,
-                              p->numbers[e - f->weights.tensors]);
+    name_weight(key, p, e - f->weights.tensors);
+    e = gpt_torch_adam_moment(&p->adam, kind, key);
     return e ? gpt_hf_take_entry(found, f->in, e, f->name, NULL, err) : GPT_OK;
 }
 
@@ -164,7 +173,7 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
     }
     s->files = files;
     s->n_files = p->n_files;
-    return gpt_hf_import_attached(s, err);
+    return gpt_hf_import_attached(s, NULL, err);
 }
 
 /* The rules of the configuration are the files' to keep, not the user's, so
@@ -228,11 +237,12 @@ static bool moments_fit(const struct gpt_pth *p)
     const struct gpt_safetensors *weights = &p->files[0].weights;
 
     for (int64_t i = 0; i < weights->n; i++) {
-        const struct gpt_safetensor *w = &weights->tensors[i];
+        const struct gpt_safetensor *w = &weights->tensors[i], *other;
+        char key[KEY];
 
+        name_weight(key, p, i);
         if (p->files[0].used[i] &&
-            !gpt_torch_adam_fits(&p->adam, p->numbers[i], w->ndim, w->shape,
-                                 NULL))
+            !gpt_torch_adam_fits(&p->adam, key, w->ndim, w->shape, &other))
             return false;
     }
     return true;

@@ -76,24 +76,14 @@ void gpt_torch_adam_close(struct gpt_torch_adam *a)
 }
 
 const struct gpt_safetensor *
-gpt_torch_adam_named(const struct gpt_torch_adam *a, enum gpt_kind kind,
-                     const char *name)
+gpt_torch_adam_moment(const struct gpt_torch_adam *a, enum gpt_kind kind,
+                      const char *key)
 {
     char path[NAME];
     const int n =
-        snprintf(path, sizeof(path), "%s.%s", name, gpt_torch_adam_keys[kind]);
+        snprintf(path, sizeof(path), "%s.%s", key, gpt_torch_adam_keys[kind]);
 
     return n < NAME ? gpt_safetensors_find(&a->moments, path) : NULL;
-}
-
-const struct gpt_safetensor *
-gpt_torch_adam_moment(const struct gpt_torch_adam *a, enum gpt_kind kind,
-                      int64_t number)
-{
-    char name[32];
-
-    snprintf(name, sizeof(name), "%lld", (long long)number);
-    return gpt_torch_adam_named(a, kind, name);
 }
 
 struct gpt_pickle_value **gpt_torch_adam_list(const struct gpt_torch_adam *a,
@@ -110,16 +100,15 @@ struct gpt_pickle_value **gpt_torch_adam_list(const struct gpt_torch_adam *a,
 }
 
 /* Dimensions that a tensor does not have are not looked at. */
-bool gpt_torch_adam_fits(const struct gpt_torch_adam *a, int64_t number,
+bool gpt_torch_adam_fits(const struct gpt_torch_adam *a, const char *key,
                          int ndim, const int64_t *shape,
                          const struct gpt_safetensor **other)
 {
     for (int k = 1; k < GPT_N_ADAM_KINDS; k++) {
         const struct gpt_safetensor *e =
-            gpt_torch_adam_moment(a, (enum gpt_kind)k, number);
+            gpt_torch_adam_moment(a, (enum gpt_kind)k, key);
 
-        if (other)
-            *other = e;
+        *other = e;
         if (!e || e->ndim != ndim ||
             memcmp(e->shape, shape, (size_t)ndim * sizeof(*shape)) != 0)
             return false;

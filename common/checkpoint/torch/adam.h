@@ -1,8 +1,9 @@
 /* The state of Adam as state_dict() of PyTorch's optimizers has it: a dict
  * "state" of what each parameter has, and a list "param_groups". Parameters are
  * numbers, in the order in which the optimizer was given them, or names where a
- * program has put names in their place. Who they are is for the reader to say.
- * Start at gpt_torch_adam_open(). Source: torch/optim/optimizer.py. */
+ * program has put names in their place. What tensors these are is for the
+ * caller to say. Start at gpt_torch_adam_open(). Source:
+ * torch/optim/optimizer.py. */
 #ifndef GPT_CHECKPOINT_TORCH_ADAM_H
 #define GPT_CHECKPOINT_TORCH_ADAM_H
 
@@ -27,22 +28,19 @@ int gpt_torch_adam_open(struct gpt_torch_adam *a, const struct gpt_torch *t,
                         struct gpt_err *err) GPT_MUST_USE;
 void gpt_torch_adam_close(struct gpt_torch_adam *a); /* zero is fine */
 
-/* The moments of a kind that a parameter has, by its number or its name; NULL
- * when there are none. O(log n). */
+/* The moments of a kind of the parameter of that key, a number or a name, or
+ * NULL. O(log n). */
 const struct gpt_safetensor *
 gpt_torch_adam_moment(const struct gpt_torch_adam *a, enum gpt_kind kind,
-                      int64_t number);
-const struct gpt_safetensor *
-gpt_torch_adam_named(const struct gpt_torch_adam *a, enum gpt_kind kind,
-                     const char *name);
+                      const char *key);
 /* The items of a list of a group, "params"; NULL and *n = 0 when it has none.
  */
 struct gpt_pickle_value **gpt_torch_adam_list(const struct gpt_torch_adam *a,
                                               int64_t group, const char *key,
                                               int64_t *n);
-/* True when both moments of a parameter have its dimensions; else *other, if it
- * is not NULL, is one that has not, or NULL where there is none. */
-bool gpt_torch_adam_fits(const struct gpt_torch_adam *a, int64_t number,
+/* True when both moments of the parameter of a key have its dimensions; else
+ * *other is one that has not, or NULL where there is none. */
+bool gpt_torch_adam_fits(const struct gpt_torch_adam *a, const char *key,
                          int ndim, const int64_t *shape,
                          const struct gpt_safetensor **other);
 
