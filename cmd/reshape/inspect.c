@@ -221,10 +221,12 @@ out:
 static int inspect_source(struct gpt_shown *r, struct gpt_buf *out,
                           const char *path, bool json, struct gpt_err *err)
 {
+    const struct gpt_source_options options = {.iteration = -1,
+                                               .optimizer = true};
     struct gpt_source s;
     int status;
 
-    GPT_TRY(gpt_source_open(&s, path, NULL, err));
+    GPT_TRY(gpt_source_open(&s, path, &options, err));
     GPT_TRY_GOTO(status, fill_report(r, &s, err), out);
     status = gpt_report_print(out, r, path, json, err);
 out:

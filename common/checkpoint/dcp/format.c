@@ -16,7 +16,7 @@
  * Start at open_dcp(). */
 #include "checkpoint/dcp/model.h"
 #include "checkpoint/format.h"
-#include "checkpoint/huggingface/importer.h"
+#include "checkpoint/huggingface/trainer.h"
 #include "checkpoint/run_state.h"
 
 #include "base/log.h"
@@ -267,7 +267,7 @@ static int make_state(struct gpt_source *s, struct gpt_err *err)
 
     /* a step that was skipped for its gradients is not counted there either */
     if (d->has_optimizer)
-        s->iteration = gpt_dcp_model_iteration(&d->files, d->step);
+        s->iteration = gpt_hf_trainer_steps(d->files.run_dir, d->step);
     d->state = gpt_run_state_make(s->iteration, 0, 0);
     if (d->has_optimizer)
         gpt_run_state_put_run(d->state, d->step, GPT_RUN_SEED_UNKNOWN,
@@ -320,9 +320,10 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
             s->weight_bytes += f->bytes;
         }
     s->files = files;
-    GPT_TRY(gpt_hf_import_attached(s, err));
+    GPT_TRY(gpt_hf_import_attached(s, NULL, err));
     return strcmp(d->files.run_dir, s->dir) != 0
-               ? gpt_hf_import_trainer(s, d->files.run_dir, err)
+               ? gpt_hf_trainer_leave_out(s, d->files.run_dir, NULL,
+                                          err)
                : GPT_OK;
 }
 

@@ -15,9 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Trainer keeps its place in it, and the log of all steps. */
-#define TRAINER_STATE "trainer_state.json"
-
 /* ---- finding ---- */
 
 /* Megatron-LM's have names of their own, and a front end that knows them. */
@@ -294,26 +291,6 @@ int gpt_dcp_model_step(const struct gpt_dcp_model *m, int64_t *step,
     else if (count[GPT_DCP_STEP] == 0)
         *why = "Adam's count of steps is missing";
     return GPT_OK;
-}
-
-/* A step that was skipped is counted by Trainer and not by Adam. A file of it
- * that is damaged is of no use here, as Adam's count is nearly the same. */
-int64_t gpt_dcp_model_iteration(const struct gpt_dcp_model *m, int64_t step)
-{
-    enum { LIMIT = 64 << 20 }; /* it has the losses of all steps */
-    char path[GPT_PATH_BYTES];
-    int64_t n = step;
-    cJSON *json = NULL;
-
-    if (gpt_path_holds(m->run_dir, TRAINER_STATE) &&
-        gpt_path_join(path, sizeof(path), m->run_dir, TRAINER_STATE, NULL) ==
-            GPT_OK &&
-        gpt_json_read(&json, path, LIMIT, NULL) == GPT_OK &&
-        gpt_json_int(json, "global_step", 0, GPT_JSON_EXACT - 1, &n, path,
-                     NULL) != GPT_OK)
-        n = step;
-    cJSON_Delete(json);
-    return n;
 }
 
 /* ---- opening ---- */

@@ -67,9 +67,6 @@ const struct gpt_hf_family *gpt_dcp_titan(const struct gpt_dcp_model *m,
 int gpt_dcp_model_step(const struct gpt_dcp_model *m, int64_t *step,
                        const char **why, struct gpt_err *err) GPT_MUST_USE;
 
-/* The steps of the run: what Trainer wrote of it beside, or else `step`. */
-int64_t gpt_dcp_model_iteration(const struct gpt_dcp_model *m, int64_t step);
-
 /* The first word, of *n bytes, of a name behind the keys that are around those
  * of the model: "lr_scheduler" of "app.lr_scheduler.0" for "app.model.". */
 const char *gpt_dcp_word(const char *keys, const char *name, int *n);

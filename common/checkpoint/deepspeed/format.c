@@ -226,7 +226,7 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
         list_file(s, &files[i], d->file_names[i], &d->files[i]);
     if (d->n_files == 0)
         list_file(s, files, d->model_file, &d->model);
-    return gpt_hf_import_attached(s, err);
+    return gpt_hf_import_attached(s, NULL, err);
 }
 
 static int open_deepspeed(struct gpt_source *s, const char *path,

@@ -136,7 +136,7 @@ static const struct gpt_hf_family gpt2 = {
 /* Biases of queries, keys and values, and norms of heads, are Qwen's: a model
  * without them has no such parameters, and the rows wait for none. */
 static const struct gpt_hf_rule llama_rules[] = {
-    LLAMA_ATTENTION, LLAMA_NORM2, LLAMA_MLP, LLAMA_ENDS,
+    LLAMA_RULES,
 };
 
 /* Llama 2 and 3, SmolLM2, and models of many others that have taken this class.
@@ -239,12 +239,12 @@ static const struct gpt_hf_family qwen3 = {
 /* Phi-3's products are fused: queries, keys, values; gate, up. The function is
  * Llama's, so that such a model also fits "llama", with other tensors. */
 static const struct gpt_hf_rule phi3_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
-    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
-    RULE(QKV_WEIGHT, QKV, "layers.%.self_attn.qkv_proj.weight"),
+    LLAMA_WORDS,
     RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
-    RULE(NORM2_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
+    RULE(QKV_WEIGHT, QKV, "layers.%.self_attn.qkv_proj.weight"),
     LLAMA_FUSED_MLP,
+    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
+    RULE(NORM2_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
     LLAMA_ENDS,
 };
 /* Long texts have a scaling of their own, LongRoPE, whose positions of
@@ -279,13 +279,12 @@ static const struct gpt_hf_family phi3 = {
  * key switches all biases. */
 static const struct gpt_hf_rule starcoder2_rules[] = {
     LLAMA_ATTENTION,
-    LLAMA_NORM2,
     RULE(FC1_WEIGHT, SAME, "layers.%.mlp.c_fc.weight"),
     RULE(FC1_BIAS, SAME, "layers.%.mlp.c_fc.bias"),
     RULE(FC2_WEIGHT, SAME, "layers.%.mlp.c_proj.weight"),
     RULE(FC2_BIAS, SAME, "layers.%.mlp.c_proj.bias"),
-    LLAMA_ENDS,
-    LLAMA_END_BIAS,
+    LLAMA_NORMS,
+    LLAMA_BIASED_ENDS,
 };
 /* Two switches choose classes that were never published: they must be as they
  * always are. */
@@ -331,14 +330,11 @@ static const struct gpt_hf_family starcoder2 = {
  * and value follow each other: our order, as every head is a group. */
 static const struct gpt_hf_rule neox_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_in.weight"),
-    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
-    RULE(NORM1_BIAS, SAME, "layers.%.input_layernorm.bias"),
+    LLAMA_NORMS,
     RULE(QKV_WEIGHT, SAME, "layers.%.attention.query_key_value.weight"),
     RULE(QKV_BIAS, SAME, "layers.%.attention.query_key_value.bias"),
     RULE(PROJ_WEIGHT, SAME, "layers.%.attention.dense.weight"),
     RULE(PROJ_BIAS, SAME, "layers.%.attention.dense.bias"),
-    RULE(NORM2_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
-    RULE(NORM2_BIAS, SAME, "layers.%.post_attention_layernorm.bias"),
     RULE(FC1_WEIGHT, SAME, "layers.%.mlp.dense_h_to_4h.weight"),
     RULE(FC1_BIAS, SAME, "layers.%.mlp.dense_h_to_4h.bias"),
     RULE(FC2_WEIGHT, SAME, "layers.%.mlp.dense_4h_to_h.weight"),
@@ -375,11 +371,7 @@ static const struct gpt_hf_family neox = {
  * queries, as here; one norm for both blocks. The larger ones are
  * gpt_hf_falcon_new. */
 static const struct gpt_hf_rule falcon_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "word_embeddings.weight"),
-    RULE(NORM1_WEIGHT, SAME, "h.%.input_layernorm.weight"),
-    RULE(NORM1_BIAS, SAME, "h.%.input_layernorm.bias"),
-    FALCON_ATTENTION,
-    FALCON_MLP_ENDS,
+    FALCON_WORDS, FALCON_ATTENTION, FALCON_MLP, FALCON_NORM1, GPT2_ENDS,
 };
 /* 0: four times the hidden size. Its positions are rotary unless ALiBi is on,
  * which comes with other norms. */

@@ -8,21 +8,18 @@
 
 /* Both blocks side by side, each after a norm of its own. */
 static const struct gpt_hf_rule falcon_new_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "word_embeddings.weight"),
+    FALCON_WORDS,
+    FALCON_ATTENTION,
+    FALCON_MLP,
     RULE(NORM1_WEIGHT, SAME, "h.%.ln_attn.weight"),
     RULE(NORM1_BIAS, SAME, "h.%.ln_attn.bias"),
-    FALCON_ATTENTION,
     RULE(NORM2_WEIGHT, SAME, "h.%.ln_mlp.weight"),
     RULE(NORM2_BIAS, SAME, "h.%.ln_mlp.bias"),
-    FALCON_MLP_ENDS,
+    GPT2_ENDS,
 };
 /* Falcon 11B: one norm for both, as in 7B, and query groups. */
 static const struct gpt_hf_rule falcon_one_norm_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "word_embeddings.weight"),
-    RULE(NORM1_WEIGHT, SAME, "h.%.input_layernorm.weight"),
-    RULE(NORM1_BIAS, SAME, "h.%.input_layernorm.bias"),
-    FALCON_ATTENTION,
-    FALCON_MLP_ENDS,
+    FALCON_WORDS, FALCON_ATTENTION, FALCON_MLP, FALCON_NORM1, GPT2_ENDS,
 };
 /* multi_query and parallel_attn are not read where the architecture is new.
  * Absence of num_kv_heads means as many as heads. */
@@ -148,24 +145,24 @@ const struct gpt_hf_family gpt_hf_bigcode = {
 static const struct gpt_hf_rule opt_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "decoder.embed_tokens.weight"),
     RULE(POSITION_EMBEDDING, SAME, "decoder.embed_positions.weight"),
-    RULE(NORM1_WEIGHT, SAME, "decoder.layers.%.self_attn_layer_norm.weight"),
-    RULE(NORM1_BIAS, SAME, "decoder.layers.%.self_attn_layer_norm.bias"),
-    RULE(QKV_WEIGHT, Q, "decoder.layers.%.self_attn.q_proj.weight"),
+    RULE(FINAL_NORM_WEIGHT, SAME, "decoder.final_layer_norm.weight"),
+    RULE(FINAL_NORM_BIAS, SAME, "decoder.final_layer_norm.bias"),
     RULE(QKV_WEIGHT, K, "decoder.layers.%.self_attn.k_proj.weight"),
-    RULE(QKV_WEIGHT, V, "decoder.layers.%.self_attn.v_proj.weight"),
-    RULE(QKV_BIAS, Q, "decoder.layers.%.self_attn.q_proj.bias"),
     RULE(QKV_BIAS, K, "decoder.layers.%.self_attn.k_proj.bias"),
+    RULE(QKV_WEIGHT, V, "decoder.layers.%.self_attn.v_proj.weight"),
     RULE(QKV_BIAS, V, "decoder.layers.%.self_attn.v_proj.bias"),
+    RULE(QKV_WEIGHT, Q, "decoder.layers.%.self_attn.q_proj.weight"),
+    RULE(QKV_BIAS, Q, "decoder.layers.%.self_attn.q_proj.bias"),
     RULE(PROJ_WEIGHT, SAME, "decoder.layers.%.self_attn.out_proj.weight"),
     RULE(PROJ_BIAS, SAME, "decoder.layers.%.self_attn.out_proj.bias"),
-    RULE(NORM2_WEIGHT, SAME, "decoder.layers.%.final_layer_norm.weight"),
-    RULE(NORM2_BIAS, SAME, "decoder.layers.%.final_layer_norm.bias"),
+    RULE(NORM1_WEIGHT, SAME, "decoder.layers.%.self_attn_layer_norm.weight"),
+    RULE(NORM1_BIAS, SAME, "decoder.layers.%.self_attn_layer_norm.bias"),
     RULE(FC1_WEIGHT, SAME, "decoder.layers.%.fc1.weight"),
     RULE(FC1_BIAS, SAME, "decoder.layers.%.fc1.bias"),
     RULE(FC2_WEIGHT, SAME, "decoder.layers.%.fc2.weight"),
     RULE(FC2_BIAS, SAME, "decoder.layers.%.fc2.bias"),
-    RULE(FINAL_NORM_WEIGHT, SAME, "decoder.final_layer_norm.weight"),
-    RULE(FINAL_NORM_BIAS, SAME, "decoder.final_layer_norm.bias"),
+    RULE(NORM2_WEIGHT, SAME, "decoder.layers.%.final_layer_norm.weight"),
+    RULE(NORM2_BIAS, SAME, "decoder.layers.%.final_layer_norm.bias"),
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
 };
 /* 350M has norms after the sums, and words of another width: it is refused. */
@@ -211,20 +208,24 @@ const struct gpt_hf_family gpt_hf_opt = {
 /* OPT's layer and table of positions with GELU, and words times the root of the
  * width. The class reads no epsilon. */
 static const struct gpt_hf_rule biogpt_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
+    LLAMA_WORDS,
     RULE(POSITION_EMBEDDING, SAME, "embed_positions.weight"),
-    RULE(NORM1_WEIGHT, SAME, "layers.%.self_attn_layer_norm.weight"),
-    RULE(NORM1_BIAS, SAME, "layers.%.self_attn_layer_norm.bias"),
-    LLAMA_QKV,
-    LLAMA_QKV_BIAS,
+    RULE(QKV_WEIGHT, K, "layers.%.self_attn.k_proj.weight"),
+    RULE(QKV_BIAS, K, "layers.%.self_attn.k_proj.bias"),
+    RULE(QKV_WEIGHT, V, "layers.%.self_attn.v_proj.weight"),
+    RULE(QKV_BIAS, V, "layers.%.self_attn.v_proj.bias"),
+    RULE(QKV_WEIGHT, Q, "layers.%.self_attn.q_proj.weight"),
+    RULE(QKV_BIAS, Q, "layers.%.self_attn.q_proj.bias"),
     RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.out_proj.weight"),
     RULE(PROJ_BIAS, SAME, "layers.%.self_attn.out_proj.bias"),
-    RULE(NORM2_WEIGHT, SAME, "layers.%.final_layer_norm.weight"),
-    RULE(NORM2_BIAS, SAME, "layers.%.final_layer_norm.bias"),
+    RULE(NORM1_WEIGHT, SAME, "layers.%.self_attn_layer_norm.weight"),
+    RULE(NORM1_BIAS, SAME, "layers.%.self_attn_layer_norm.bias"),
     RULE(FC1_WEIGHT, SAME, "layers.%.fc1.weight"),
     RULE(FC1_BIAS, SAME, "layers.%.fc1.bias"),
     RULE(FC2_WEIGHT, SAME, "layers.%.fc2.weight"),
     RULE(FC2_BIAS, SAME, "layers.%.fc2.bias"),
+    RULE(NORM2_WEIGHT, SAME, "layers.%.final_layer_norm.weight"),
+    RULE(NORM2_BIAS, SAME, "layers.%.final_layer_norm.bias"),
     RULE(FINAL_NORM_WEIGHT, SAME, "layer_norm.weight"),
     RULE(FINAL_NORM_BIAS, SAME, "layer_norm.bias"),
     RULE(OUTPUT_WEIGHT, SAME, "/output_projection.weight"),
@@ -256,15 +257,15 @@ const struct gpt_hf_family gpt_hf_biogpt = {
 /* ALiBi, and a norm after the embedding; a head's query, key and value follow
  * each other. */
 static const struct gpt_hf_rule bloom_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "word_embeddings.weight"),
+    FALCON_WORDS,
     RULE(EMBEDDING_NORM_WEIGHT, SAME, "word_embeddings_layernorm.weight"),
     RULE(EMBEDDING_NORM_BIAS, SAME, "word_embeddings_layernorm.bias"),
-    RULE(NORM1_WEIGHT, SAME, "h.%.input_layernorm.weight"),
-    RULE(NORM1_BIAS, SAME, "h.%.input_layernorm.bias"),
+    FALCON_NORM1,
     FALCON_ATTENTION,
     RULE(NORM2_WEIGHT, SAME, "h.%.post_attention_layernorm.weight"),
     RULE(NORM2_BIAS, SAME, "h.%.post_attention_layernorm.bias"),
-    FALCON_MLP_ENDS,
+    FALCON_MLP,
+    GPT2_ENDS,
 };
 /* The length of its texts is only in files of the hub; keys of the program that
  * trained it, which the class does not read, are there, too. */
@@ -305,11 +306,7 @@ const struct gpt_hf_family gpt_hf_bloom = {
 /* Llama's names for a block of GPT-2's kind that turns: LayerNorm, squared ReLU
  * without a gate, and biases everywhere, by two switches. */
 static const struct gpt_hf_rule jais2_rules[] = {
-    LLAMA_ATTENTION,
-    LLAMA_NORM2,
-    LLAMA_MLP,
-    LLAMA_ENDS,
-    LLAMA_END_BIAS,
+    LLAMA_ATTENTION, LLAMA_MLP, LLAMA_NORMS, LLAMA_BIASED_ENDS,
 };
 static const struct gpt_hf_key jais2_keys[] = {
     COMMON_KEYS, ENDS("0", "150024"),
@@ -340,9 +337,9 @@ static const struct gpt_hf_rule gpt_neo_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "wte.weight"),
     RULE(POSITION_EMBEDDING, SAME, "wpe.weight"),
     GPT2_NORM1,
-    RULE(QKV_WEIGHT, Q, "h.%.attn.attention.q_proj.weight"),
     RULE(QKV_WEIGHT, K, "h.%.attn.attention.k_proj.weight"),
     RULE(QKV_WEIGHT, V, "h.%.attn.attention.v_proj.weight"),
+    RULE(QKV_WEIGHT, Q, "h.%.attn.attention.q_proj.weight"),
     RULE(PROJ_WEIGHT, SAME, "h.%.attn.attention.out_proj.weight"),
     RULE(PROJ_BIAS, SAME, "h.%.attn.attention.out_proj.bias"),
     GPT2_NORM2,

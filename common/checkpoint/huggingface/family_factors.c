@@ -7,7 +7,7 @@
 
 /* Rows of biases and norms of heads wait for models that have them. */
 static const struct gpt_hf_rule llama_rules[] = {
-    LLAMA_ATTENTION, LLAMA_NORM2, LLAMA_MLP, LLAMA_ENDS,
+    LLAMA_RULES,
 };
 
 /* ---- Granite ---- */
@@ -47,11 +47,14 @@ const struct gpt_hf_family gpt_hf_granite = {
  * experts, and a model without positions, which is the default, are refused;
  * what Mamba's layers would be is checked by the class in any case. */
 static const struct gpt_hf_rule granite_hybrid_rules[] = {
-    LLAMA_ATTENTION,
-    LLAMA_NORM2,
+    LLAMA_WORDS,
+    LLAMA_NORMS,
     RULE(GATE_WEIGHT, FIRST, "layers.%.shared_mlp.input_linear.weight"),
     RULE(FC1_WEIGHT, SECOND, "layers.%.shared_mlp.input_linear.weight"),
     RULE(FC2_WEIGHT, SAME, "layers.%.shared_mlp.output_linear.weight"),
+    LLAMA_QKV,
+    LLAMA_PROJ,
+    LLAMA_QK_NORMS,
     LLAMA_ENDS,
 };
 /* The width of the feed-forward is that of what is shared: "intermediate_size"
@@ -105,9 +108,9 @@ const struct gpt_hf_family gpt_hf_granite_hybrid = {
  * model is checked. */
 static const struct gpt_hf_rule hyperclovax_rules[] = {
     LLAMA_ATTENTION,
-    RULE(POST1_WEIGHT, SAME, "layers.%.post_norm1.weight"),
-    LLAMA_NORM2,
     LLAMA_MLP,
+    LLAMA_NORMS,
+    RULE(POST1_WEIGHT, SAME, "layers.%.post_norm1.weight"),
     RULE(POST2_WEIGHT, SAME, "layers.%.post_norm2.weight"),
     LLAMA_ENDS,
 };

@@ -13,7 +13,7 @@
 
 /* Rows of biases and norms of heads wait for models that have them. */
 static const struct gpt_hf_rule llama_rules[] = {
-    LLAMA_ATTENTION, LLAMA_NORM2, LLAMA_MLP, LLAMA_ENDS,
+    LLAMA_RULES,
 };
 
 /* ---- SmolLM3 ---- */
@@ -121,7 +121,7 @@ const struct gpt_hf_family gpt_hf_seed = {
 /* Neighbours of half a head turn; gate and up are one tensor, as in Phi-3,
  * while queries, keys and values are three. */
 static const struct gpt_hf_rule glm_rules[] = {
-    LLAMA_ATTENTION, LLAMA_NORM2, LLAMA_FUSED_MLP, LLAMA_ENDS,
+    LLAMA_ATTENTION, LLAMA_FUSED_MLP, LLAMA_NORMS, LLAMA_ENDS,
 };
 static const struct gpt_hf_key glm_keys[] = {GLM_KEYS};
 const struct gpt_hf_family gpt_hf_glm = {
@@ -224,14 +224,14 @@ const struct gpt_hf_family gpt_hf_ministral3 = {
  * have is of the tokenizer, of pictures, or of an older implementation, whose
  * layers could share keys and values: that is off in all of them. */
 static const struct gpt_hf_rule hunyuan_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
-    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
-    LLAMA_QKV, LLAMA_QKV_BIAS,
+    LLAMA_WORDS,
+    LLAMA_QKV,
+    LLAMA_PROJ,
     RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.query_layernorm.weight"),
     RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.key_layernorm.weight"),
-    LLAMA_PROJ,
-    LLAMA_NORM2,
     LLAMA_MLP,
+    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
+    LLAMA_NORM2,
     LLAMA_ENDS,
 };
 /* Its positions are "dynamic" with a number "alpha", which enlarges the base
@@ -279,22 +279,22 @@ const struct gpt_hf_family gpt_hf_hunyuan = {
  * know. */
 static const struct gpt_hf_rule exaone_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "wte.weight"),
-    RULE(NORM1_WEIGHT, SAME, "h.%.ln_1.weight"),
     RULE(QKV_WEIGHT, Q, "h.%.attn.attention.q_proj.weight"),
-    RULE(QKV_WEIGHT, K, "h.%.attn.attention.k_proj.weight"),
-    RULE(QKV_WEIGHT, V, "h.%.attn.attention.v_proj.weight"),
     RULE(QKV_BIAS, Q, "h.%.attn.attention.q_proj.bias"),
+    RULE(QKV_WEIGHT, K, "h.%.attn.attention.k_proj.weight"),
     RULE(QKV_BIAS, K, "h.%.attn.attention.k_proj.bias"),
+    RULE(QKV_WEIGHT, V, "h.%.attn.attention.v_proj.weight"),
     RULE(QKV_BIAS, V, "h.%.attn.attention.v_proj.bias"),
     RULE(PROJ_WEIGHT, SAME, "h.%.attn.attention.out_proj.weight"),
     RULE(PROJ_BIAS, SAME, "h.%.attn.attention.out_proj.bias"),
-    RULE(NORM2_WEIGHT, SAME, "h.%.ln_2.weight"),
     RULE(GATE_WEIGHT, SAME, "h.%.mlp.c_fc_0.weight"),
-    RULE(FC1_WEIGHT, SAME, "h.%.mlp.c_fc_1.weight"),
     RULE(GATE_BIAS, SAME, "h.%.mlp.c_fc_0.bias"),
+    RULE(FC1_WEIGHT, SAME, "h.%.mlp.c_fc_1.weight"),
     RULE(FC1_BIAS, SAME, "h.%.mlp.c_fc_1.bias"),
     RULE(FC2_WEIGHT, SAME, "h.%.mlp.c_proj.weight"),
     RULE(FC2_BIAS, SAME, "h.%.mlp.c_proj.bias"),
+    RULE(NORM1_WEIGHT, SAME, "h.%.ln_1.weight"),
+    RULE(NORM2_WEIGHT, SAME, "h.%.ln_2.weight"),
     RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
 };

@@ -8,7 +8,7 @@
 /* Llama's products; LayerNorm without a bias, neighbours turn, and logits are
  * multiplied. */
 static const struct gpt_hf_rule cohere_rules[] = {
-    LLAMA_ATTENTION, LLAMA_MLP, LLAMA_ENDS,
+    LLAMA_ATTENTION, LLAMA_MLP, LLAMA_NORM1, LLAMA_ENDS,
 };
 static const struct gpt_hf_key cohere_keys[] = {
     LLAMA_KEYS, ENDS("5", "255001"), ATTENTION_BIAS,
@@ -76,21 +76,19 @@ const struct gpt_hf_family gpt_hf_cohere2 = {
 /* Biases everywhere, at the logits too; a part of a head turns. Phi-3 is
  * another class, without any of that. */
 static const struct gpt_hf_rule phi_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
-    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
-    RULE(NORM1_BIAS, SAME, "layers.%.input_layernorm.bias"),
+    LLAMA_WORDS,
     LLAMA_QKV,
-    LLAMA_QKV_BIAS,
+    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.dense.weight"),
+    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.dense.bias"),
     RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.q_layernorm.weight"),
     RULE(Q_NORM_BIAS, SAME, "layers.%.self_attn.q_layernorm.bias"),
     RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.k_layernorm.weight"),
     RULE(K_NORM_BIAS, SAME, "layers.%.self_attn.k_layernorm.bias"),
-    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.dense.weight"),
-    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.dense.bias"),
     RULE(FC1_WEIGHT, SAME, "layers.%.mlp.fc1.weight"),
     RULE(FC1_BIAS, SAME, "layers.%.mlp.fc1.bias"),
     RULE(FC2_WEIGHT, SAME, "layers.%.mlp.fc2.weight"),
     RULE(FC2_BIAS, SAME, "layers.%.mlp.fc2.bias"),
+    LLAMA_NORM1,
     RULE(FINAL_NORM_WEIGHT, SAME, "final_layernorm.weight"),
     RULE(FINAL_NORM_BIAS, SAME, "final_layernorm.bias"),
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
@@ -125,9 +123,9 @@ const struct gpt_hf_family gpt_hf_phi = {
 static const struct gpt_hf_rule gptj_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "wte.weight"),
     GPT2_NORM1,
-    RULE(QKV_WEIGHT, Q, "h.%.attn.q_proj.weight"),
     RULE(QKV_WEIGHT, K, "h.%.attn.k_proj.weight"),
     RULE(QKV_WEIGHT, V, "h.%.attn.v_proj.weight"),
+    RULE(QKV_WEIGHT, Q, "h.%.attn.q_proj.weight"),
     RULE(PROJ_WEIGHT, SAME, "h.%.attn.out_proj.weight"),
     RULE(FC1_WEIGHT, SAME, "h.%.mlp.fc_in.weight"),
     RULE(FC1_BIAS, SAME, "h.%.mlp.fc_in.bias"),
@@ -182,8 +180,8 @@ const struct gpt_hf_family gpt_hf_gptj = {
 static const struct gpt_hf_rule codegen_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "wte.weight"),
     GPT2_NORM1,
-    RULE(QKV_WEIGHT, QUARTERS, "h.%.attn.qkv_proj.weight"),
     RULE(PROJ_WEIGHT, SAME, "h.%.attn.out_proj.weight"),
+    RULE(QKV_WEIGHT, QUARTERS, "h.%.attn.qkv_proj.weight"),
     RULE(FC1_WEIGHT, SAME, "h.%.mlp.fc_in.weight"),
     RULE(FC1_BIAS, SAME, "h.%.mlp.fc_in.bias"),
     RULE(FC2_WEIGHT, SAME, "h.%.mlp.fc_out.weight"),

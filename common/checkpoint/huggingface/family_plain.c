@@ -7,7 +7,7 @@
 
 /* Rows of biases and norms of heads wait for models that have them. */
 static const struct gpt_hf_rule llama_rules[] = {
-    LLAMA_ATTENTION, LLAMA_NORM2, LLAMA_MLP, LLAMA_ENDS,
+    LLAMA_RULES,
 };
 
 /* ---- Arcee ---- */
@@ -37,14 +37,14 @@ const struct gpt_hf_family gpt_hf_arcee = {
  * values. The parallel form has one norm: that of the feed-forward is absent
  * from its files, and its row finds no parameter. */
 static const struct gpt_hf_rule stablelm_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
-    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
-    RULE(NORM1_BIAS, SAME, "layers.%.input_layernorm.bias"),
-    LLAMA_QKV, LLAMA_QKV_BIAS,
+    LLAMA_WORDS,
+    LLAMA_QKV,
+    LLAMA_PROJ,
     RULE(Q_NORM_WEIGHT, ROWS, "layers.%.self_attn.q_layernorm.norms.%.weight"),
     RULE(K_NORM_WEIGHT, ROWS, "layers.%.self_attn.k_layernorm.norms.%.weight"),
-    LLAMA_PROJ,
-    LLAMA_NORM2, LLAMA_MLP, LLAMA_ENDS, LLAMA_END_BIAS,
+    LLAMA_MLP,
+    LLAMA_NORMS,
+    LLAMA_BIASED_ENDS,
 };
 #define STABLELM_KEYS                                  \
     ARCHITECTURES,                                     \
@@ -164,12 +164,12 @@ const struct gpt_hf_family gpt_hf_olmo = {
 /* Norms without weights, of words and of heads too, after these turned; squared
  * ReLU; heads turn the other way. */
 static const struct gpt_hf_rule nanochat_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
+    LLAMA_WORDS,
     RULE(QKV_WEIGHT, Q_TURNED, "layers.%.self_attn.q_proj.weight"),
-    RULE(QKV_WEIGHT, K_TURNED, "layers.%.self_attn.k_proj.weight"),
-    RULE(QKV_WEIGHT, V, "layers.%.self_attn.v_proj.weight"),
     RULE(QKV_BIAS, Q_TURNED, "layers.%.self_attn.q_proj.bias"),
+    RULE(QKV_WEIGHT, K_TURNED, "layers.%.self_attn.k_proj.weight"),
     RULE(QKV_BIAS, K_TURNED, "layers.%.self_attn.k_proj.bias"),
+    RULE(QKV_WEIGHT, V, "layers.%.self_attn.v_proj.weight"),
     RULE(QKV_BIAS, V, "layers.%.self_attn.v_proj.bias"),
     LLAMA_PROJ,
     RULE(FC1_WEIGHT, SAME, "layers.%.mlp.fc1.weight"),
@@ -202,17 +202,13 @@ const struct gpt_hf_family gpt_hf_nanochat = {
  * two constants are tensors, too. Without an object of rotary positions
  * the class has Llama 3's scaling. */
 static const struct gpt_hf_rule apertus_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
-    RULE(NORM1_WEIGHT, SAME, "layers.%.attention_layernorm.weight"),
-    LLAMA_QKV, LLAMA_QKV_BIAS,
-    RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.q_norm.weight"),
-    RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.k_norm.weight"),
-    LLAMA_PROJ,
-    RULE(NORM2_WEIGHT, SAME, "layers.%.feedforward_layernorm.weight"),
+    LLAMA_ATTENTION,
     RULE(FC1_WEIGHT, SAME, "layers.%.mlp.up_proj.weight"),
+    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight"),
     RULE(ALPHA_P, SAME, "layers.%.mlp.act_fn.alpha_p"),
     RULE(ALPHA_N, SAME, "layers.%.mlp.act_fn.alpha_n"),
-    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight"),
+    RULE(NORM1_WEIGHT, SAME, "layers.%.attention_layernorm.weight"),
+    RULE(NORM2_WEIGHT, SAME, "layers.%.feedforward_layernorm.weight"),
     LLAMA_ENDS,
 };
 static const struct gpt_hf_constant apertus_constants[] = {
@@ -265,22 +261,20 @@ const struct gpt_hf_family gpt_hf_apertus_text = {
 /* GPT-NeoX's layer one block after the other, with squared ReLU and LayerNorm
  * of heads with biases. A head's query, key and value follow each other. */
 static const struct gpt_hf_rule persimmon_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
-    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
-    RULE(NORM1_BIAS, SAME, "layers.%.input_layernorm.bias"),
+    LLAMA_WORDS,
     RULE(QKV_WEIGHT, SAME, "layers.%.self_attn.query_key_value.weight"),
     RULE(QKV_BIAS, SAME, "layers.%.self_attn.query_key_value.bias"),
+    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.dense.weight"),
+    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.dense.bias"),
     RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.q_layernorm.weight"),
     RULE(Q_NORM_BIAS, SAME, "layers.%.self_attn.q_layernorm.bias"),
     RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.k_layernorm.weight"),
     RULE(K_NORM_BIAS, SAME, "layers.%.self_attn.k_layernorm.bias"),
-    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.dense.weight"),
-    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.dense.bias"),
-    LLAMA_NORM2,
     RULE(FC1_WEIGHT, SAME, "layers.%.mlp.dense_h_to_4h.weight"),
     RULE(FC1_BIAS, SAME, "layers.%.mlp.dense_h_to_4h.bias"),
     RULE(FC2_WEIGHT, SAME, "layers.%.mlp.dense_4h_to_h.weight"),
     RULE(FC2_BIAS, SAME, "layers.%.mlp.dense_4h_to_h.bias"),
+    LLAMA_NORMS,
     RULE(FINAL_NORM_WEIGHT, SAME, "final_layernorm.weight"),
     RULE(FINAL_NORM_BIAS, SAME, "final_layernorm.bias"),
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),

@@ -7,7 +7,7 @@
 /* Llama's tensors. Norms multiply by 1 + weight, words by the root of the
  * width, and the gate is GELU: the class has no keys for that. */
 static const struct gpt_hf_rule gemma_rules[] = {
-    LLAMA_ATTENTION, LLAMA_NORM2, LLAMA_MLP, LLAMA_ENDS,
+    LLAMA_RULES,
 };
 /* "hidden_activation" is what a few versions read instead of "hidden_act". */
 static const struct gpt_hf_key gemma_keys[] = {
@@ -34,9 +34,10 @@ const struct gpt_hf_family gpt_hf_gemma = {
 /* Four norms in a layer; Llama's name of the second one is another here. */
 static const struct gpt_hf_rule gemma2_rules[] = {
     LLAMA_ATTENTION,
+    LLAMA_MLP,
+    LLAMA_NORM1,
     RULE(POST1_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
     RULE(NORM2_WEIGHT, SAME, "layers.%.pre_feedforward_layernorm.weight"),
-    LLAMA_MLP,
     RULE(POST2_WEIGHT, SAME, "layers.%.post_feedforward_layernorm.weight"),
     LLAMA_ENDS,
 };
@@ -75,8 +76,9 @@ const struct gpt_hf_family gpt_hf_gemma2 = {
  * keeps its long name. The keys are the same, and so are their defaults. */
 static const struct gpt_hf_rule vaultgemma_rules[] = {
     LLAMA_ATTENTION,
-    RULE(NORM2_WEIGHT, SAME, "layers.%.pre_feedforward_layernorm.weight"),
     LLAMA_MLP,
+    LLAMA_NORM1,
+    RULE(NORM2_WEIGHT, SAME, "layers.%.pre_feedforward_layernorm.weight"),
     LLAMA_ENDS,
 };
 const struct gpt_hf_family gpt_hf_vaultgemma = {
@@ -133,9 +135,9 @@ const struct gpt_hf_family gpt_hf_gemma3 = {
  * names. */
 static const struct gpt_hf_rule glm4_rules[] = {
     LLAMA_ATTENTION,
-    RULE(POST1_WEIGHT, SAME, "layers.%.post_self_attn_layernorm.weight"),
-    LLAMA_NORM2,
     LLAMA_FUSED_MLP,
+    LLAMA_NORMS,
+    RULE(POST1_WEIGHT, SAME, "layers.%.post_self_attn_layernorm.weight"),
     RULE(POST2_WEIGHT, SAME, "layers.%.post_mlp_layernorm.weight"),
     LLAMA_ENDS,
 };
@@ -153,8 +155,9 @@ const struct gpt_hf_family gpt_hf_glm4 = {
 /* Norms are after blocks alone, and of all queries and all keys together. */
 static const struct gpt_hf_rule olmo2_rules[] = {
     LLAMA_ATTENTION,
-    RULE(POST1_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
     LLAMA_MLP,
+    LLAMA_NORM1,
+    RULE(POST1_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
     RULE(POST2_WEIGHT, SAME, "layers.%.post_feedforward_layernorm.weight"),
     LLAMA_ENDS,
 };

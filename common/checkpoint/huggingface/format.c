@@ -2,13 +2,16 @@
  * What config.json and the tensors mean is huggingface.h's; here a directory
  * becomes a source, and a source becomes a directory. Start at open_hf() and
  * plan_hf(). */
+#include "base/log.h"
 #include "checkpoint/attached.h"
 #include "checkpoint/fill.h"
 #include "checkpoint/format.h"
-#include "checkpoint/huggingface/importer.h"
+#include "checkpoint/huggingface/trainer.h"
+#include "checkpoint/run_state.h"
 #include "checkpoint/small_file.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- reading ---- */
 
@@ -19,27 +22,79 @@ static bool recognise_hf(const char *path)
     return gpt_path_holds(path, GPT_HF_CONFIG);
 }
 
+struct hf_source {
+    struct gpt_hf *model;
+    const struct gpt_hf_trainer *run; /* whose optimizer's state is read */
+    cJSON *state;                     /* then */
+};
+
 /* Sizes are those of the files, headers included: what a conversion reads. */
-static int list_shards(struct gpt_source *s, struct gpt_err *err)
+static int list_files(struct gpt_source *s, struct gpt_err *err)
 {
+    const struct hf_source *d = s->data;
     const struct gpt_safetensors *shard;
     const char *name;
     int64_t n = 0;
 
-    while (gpt_hf_shard(s->data, (size_t)n, &name))
+    while (gpt_hf_shard(d->model, (size_t)n, &name))
         n++;
     struct gpt_source_file *files =
-        gpt_arena_alloc(&s->arena, (size_t)n, sizeof(*files));
+        gpt_arena_alloc(&s->arena, (size_t)n + 1, sizeof(*files));
     if (!files)
         return gpt_no_memory(err, "files of a vocabulary");
     for (int64_t i = 0; i < n; i++) {
-        shard = gpt_hf_shard(s->data, (size_t)i, &name);
+        shard = gpt_hf_shard(d->model, (size_t)i, &name);
         files[i] =
             (struct gpt_source_file){name, gpt_in_size(shard->in), shard->n};
         s->weight_bytes += files[i].bytes;
     }
+    if (d->run) {
+        files[n] = (struct gpt_source_file){
+            d->run->file, gpt_in_size(d->run->torch.in),
+            d->run->adam.moments.n};
+        s->weight_bytes += files[n++].bytes;
+    }
     s->files = files;
     s->n_files = n;
+    return GPT_OK;
+}
+
+/* Steps are counted there, and no samples. Without the optimizer's state there
+ * is no run. */
+static int make_state(struct gpt_source *s, struct gpt_err *err)
+{
+    struct hf_source *d = s->data;
+    const struct gpt_torch_adam *adam = &d->run->adam;
+
+    s->iteration = gpt_hf_trainer_steps(s->dir, adam->step);
+    d->state = gpt_run_state_make(s->iteration, 0, 0);
+    gpt_run_state_put_run(d->state, adam->step, GPT_RUN_SEED_UNKNOWN,
+                          gpt_hf_trainer_counts(s->dir) ? "Trainer"
+                                                        : "accelerate");
+    gpt_run_state_put_tokens(d->state, s->bos_token_id, s->eos_token_id,
+                             &s->ends);
+    gpt_run_state_put_family(d->state, s->family);
+    s->state = d->state;
+    if (!d->state)
+        return gpt_no_memory(err, "the state of a run");
+    return adam->others ? gpt_source_leave_out(s, adam->others,
+                                               (int)strlen(adam->others), err)
+                        : GPT_OK;
+}
+
+/* What is there and cannot go on is no failure, as weights alone can be
+ * used. */
+static int read_run(struct gpt_source *s, struct gpt_err *err)
+{
+    struct hf_source *d = s->data;
+    const char *why;
+
+    if (!gpt_hf_trainer_has(s->dir))
+        return GPT_OK;
+    GPT_TRY(gpt_hf_read_run(d->model, &d->run, &why, err));
+    if (d->run)
+        return make_state(s, err);
+    gpt_warn("%s: its optimizer state is left out: %s", s->dir, why);
     return GPT_OK;
 }
 
@@ -49,7 +104,7 @@ static int list_shards(struct gpt_source *s, struct gpt_err *err)
 static int open_hf(struct gpt_source *s, const char *path,
                    const struct gpt_source_options *o, struct gpt_err *err)
 {
-    struct gpt_hf *hf;
+    struct hf_source *d;
 
     if (o->iteration >= 0) {
         gpt_fail(err, GPT_EUSAGE,
@@ -61,37 +116,58 @@ static int open_hf(struct gpt_source *s, const char *path,
     s->dir = gpt_arena_strdup(&s->arena, path);
     if (!s->dir)
         return gpt_no_memory(err, "a directory's name");
-    GPT_TRY(gpt_hf_open(&hf, path, o->divisible_by, o->tp_size, err));
-    s->data = hf;
-    s->config = *gpt_hf_config(hf);
-    const struct gpt_hf_extra extra = gpt_hf_extra(hf);
+    /* from here on close_hf() frees it, also after a failure */
+    GPT_TRY(gpt_new(&d, 1, sizeof(*d), "a model", err));
+    s->data = d;
+    GPT_TRY(gpt_hf_open(&d->model, path, o->divisible_by, o->tp_size, err));
+    s->config = *gpt_hf_config(d->model);
+    const struct gpt_hf_extra extra = gpt_hf_extra(d->model);
     gpt_hf_import_extra(s, &extra);
-    s->tensors = gpt_hf_tensors(hf, &s->n_tensors);
-    GPT_TRY(list_shards(s, err));
-    return gpt_hf_import_attached(s, err);
+    if (o->optimizer)
+        GPT_TRY(read_run(s, err));
+    s->tensors = gpt_hf_tensors(d->model, &s->n_tensors);
+    GPT_TRY(list_files(s, err));
+    return gpt_hf_import_attached(s, d->run ? d->run->file : NULL, err);
 }
 
 static void close_hf(struct gpt_source *s)
 {
-    gpt_hf_close(s->data);
+    struct hf_source *d = s->data;
+
+    if (!d)
+        return;
+    gpt_hf_close(d->model);
+    cJSON_Delete(d->state);
+    gpt_free(d);
 }
 
 /* Shows the entries of the files, under their own names: what a user compares
  * with another tool's listing. */
+static int list_entries(const struct gpt_safetensors *st, const char *file,
+                        gpt_stored_visit *visit, void *context,
+                        struct gpt_err *err)
+{
+    for (int64_t i = 0; i < st->n; i++) {
+        const struct gpt_stored stored =
+            gpt_stored_entry(&st->tensors[i], file);
+
+        GPT_TRY(visit(context, &stored, err));
+    }
+    return GPT_OK;
+}
+
 static int list_hf(const struct gpt_source *s, gpt_stored_visit *visit,
                    void *context, struct gpt_err *err)
 {
+    const struct hf_source *d = s->data;
     const struct gpt_safetensors *shard;
     const char *name;
 
-    for (size_t i = 0; (shard = gpt_hf_shard(s->data, i, &name)); i++)
-        for (int64_t k = 0; k < shard->n; k++) {
-            const struct gpt_stored stored =
-                gpt_stored_entry(&shard->tensors[k], name);
-
-            GPT_TRY(visit(context, &stored, err));
-        }
-    return GPT_OK;
+    for (size_t i = 0; (shard = gpt_hf_shard(d->model, i, &name)); i++)
+        GPT_TRY(list_entries(shard, name, visit, context, err));
+    return d->run ? list_entries(&d->run->adam.moments, d->run->file, visit,
+                                 context, err)
+                  : GPT_OK;
 }
 
 /* ---- planning ---- */

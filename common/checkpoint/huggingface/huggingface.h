@@ -148,9 +148,16 @@ struct gpt_hf;
 int gpt_hf_open(struct gpt_hf **hf, const char *dir, int64_t divisible_by,
                 int64_t tp, struct gpt_err *err) GPT_MUST_USE;
 void gpt_hf_close(struct gpt_hf *hf);
+/* Also the state of Adam that Trainer or accelerate has left beside the weights
+ * (trainer.h): *run belongs to the model, and is NULL where there is none that
+ * could go on; then *why says so. */
+struct gpt_hf_trainer;
+int gpt_hf_read_run(struct gpt_hf *hf, const struct gpt_hf_trainer **run,
+                    const char **why, struct gpt_err *err) GPT_MUST_USE;
 const struct gpt_config *gpt_hf_config(const struct gpt_hf *hf);
 struct gpt_hf_extra gpt_hf_extra(const struct gpt_hf *hf);
-/* One tensor a parameter, in the order of the parameter table. */
+/* One tensor a parameter, in the order of the parameter table; with a run, as
+ * many behind them of each kind of its optimizer's state. */
 const struct gpt_tensor *gpt_hf_tensors(const struct gpt_hf *hf, int64_t *n);
 
 /* Shard i and the name of its file; NULL after the last. */

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "checkpoint/huggingface/trainer.h"
 
 #include <string.h>
 
@@ -300,23 +301,8 @@ void gpt_hf_importer_free(struct gpt_hf_importer *im)
 
 /* ---- other files ---- */
 
-/* Schedules and states of random numbers are objects of Python. The optimizer's
- * state of one file has numbers where parameters have names. */
-int gpt_hf_import_trainer(struct gpt_source *s, const char *dir,
-                          struct gpt_err *err)
-{
-    static const char *const names[] = {
-        "optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt",
-        "rng_state.pth", "rng_state_0.pth"};
-
-    for (size_t i = 0; i < GPT_COUNT(names); i++)
-        if (gpt_path_holds(dir, names[i]))
-            GPT_TRY(gpt_source_leave_out(s, names[i], (int)strlen(names[i]),
-                                         err));
-    return GPT_OK;
-}
-
-int gpt_hf_import_attached(struct gpt_source *s, struct gpt_err *err)
+int gpt_hf_import_attached(struct gpt_source *s, const char *read,
+                           struct gpt_err *err)
 {
     const char **attached =
         gpt_arena_alloc(&s->arena, GPT_HF_VOCAB_FILES, sizeof(*attached));
@@ -332,5 +318,5 @@ int gpt_hf_import_attached(struct gpt_source *s, struct gpt_err *err)
     if (gpt_path_holds(s->dir, GPT_HF_TEMPLATES))
         GPT_TRY(gpt_source_leave_out(s, GPT_HF_TEMPLATES,
                                      sizeof(GPT_HF_TEMPLATES) - 1, err));
-    return gpt_hf_import_trainer(s, s->dir, err);
+    return gpt_hf_trainer_leave_out(s, s->dir, read, err);
 }

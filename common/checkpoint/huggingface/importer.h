@@ -85,11 +85,9 @@ int gpt_hf_import_check(const struct gpt_hf_importer *im, const char *name,
 void gpt_hf_importer_free(struct gpt_hf_importer *im); /* zero is fine */
 
 /* Lists vocabulary and other small files of s->dir, and names in s->left_out
- * what transformers has beside them and is not read. */
-int gpt_hf_import_attached(struct gpt_source *s,
+ * what transformers has beside them and is not read: all but `read`, the file
+ * of an optimizer, or NULL. */
+int gpt_hf_import_attached(struct gpt_source *s, const char *read,
                            struct gpt_err *err) GPT_MUST_USE;
-/* Appends to s->left_out those of Trainer's files that are in `dir`. */
-int gpt_hf_import_trainer(struct gpt_source *s, const char *dir,
-                          struct gpt_err *err) GPT_MUST_USE;
 
 #endif

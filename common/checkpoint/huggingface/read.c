@@ -1,6 +1,6 @@
 /* Reading a Hugging Face directory: shards are opened, and importer.c makes
  * parameters of their tensors. Start at gpt_hf_open(). */
-#include "checkpoint/huggingface/importer.h"
+#include "checkpoint/huggingface/trainer.h"
 
 #include "base/io.h"
 #include "base/log.h"
@@ -23,6 +23,7 @@ struct gpt_hf {
     size_t n_shards, cap_names, cap_shards;
     bool **used; /* (shards, tensors): by a parameter */
     struct gpt_hf_importer model;
+    struct gpt_hf_trainer trainer; /* zero until its run is read */
     struct gpt_arena arena;
 };
 
@@ -31,6 +32,7 @@ void gpt_hf_close(struct gpt_hf *hf)
     if (!hf)
         return;
     gpt_hf_importer_free(&hf->model);
+    gpt_hf_trainer_close(&hf->trainer);
     for (size_t i = 0; i < hf->n_shards; i++) {
         gpt_safetensors_close(&hf->shards[i]);
         if (hf->used)
@@ -219,9 +221,10 @@ static int find_tensor(void *context, enum gpt_kind kind, const char *name,
 {
     struct gpt_hf *hf = context;
     size_t shard;
-    const struct gpt_safetensor *entry = find_entry(hf, name, &shard);
 
-    (void)kind; /* these files have weights alone */
+    if (kind != GPT_KIND_PARAMETERS)
+        return gpt_hf_trainer_find(&hf->trainer, kind, name, found, err);
+    const struct gpt_safetensor *entry = find_entry(hf, name, &shard);
     if (hf->extra.quantized.method) {
         const struct gpt_hf_finder parts = {find_part, hf, hf->dir, &hf->arena};
 
@@ -372,6 +375,21 @@ int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
 fail:
     gpt_hf_close(hf);
     return status;
+}
+
+int gpt_hf_read_run(struct gpt_hf *hf, const struct gpt_hf_trainer **run,
+                    const char **why, struct gpt_err *err)
+{
+    *run = NULL;
+    *why = "the weights are quantized";
+    if (hf->extra.quantized.method)
+        return GPT_OK;
+    GPT_TRY(gpt_hf_trainer_open(&hf->trainer, &hf->model, hf->dir, &hf->arena,
+                                why, err));
+    for (int k = 1; !*why && k < GPT_N_ADAM_KINDS; k++)
+        GPT_TRY(gpt_hf_import_kind(&hf->model, (enum gpt_kind)k, err));
+    *run = *why ? NULL : &hf->trainer;
+    return GPT_OK;
 }
 
 const struct gpt_config *gpt_hf_config(const struct gpt_hf *hf)

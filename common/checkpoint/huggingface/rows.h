@@ -71,45 +71,46 @@
 #define NO_MLP_BIAS KEY("mlp_bias", MUST, "false")
 
 /* Tensors that Llama's descendants call alike. */
+#define LLAMA_WORDS RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight")
 #define LLAMA_QKV                                              \
     RULE(QKV_WEIGHT, Q, "layers.%.self_attn.q_proj.weight"),   \
-    RULE(QKV_WEIGHT, K, "layers.%.self_attn.k_proj.weight"),   \
-    RULE(QKV_WEIGHT, V, "layers.%.self_attn.v_proj.weight")
-#define LLAMA_MLP                                              \
-    RULE(GATE_WEIGHT, SAME, "layers.%.mlp.gate_proj.weight"),  \
-    RULE(FC1_WEIGHT, SAME, "layers.%.mlp.up_proj.weight"),     \
-    RULE(GATE_BIAS, SAME, "layers.%.mlp.gate_proj.bias"),      \
-    RULE(FC1_BIAS, SAME, "layers.%.mlp.up_proj.bias"),         \
-    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight"),   \
-    RULE(FC2_BIAS, SAME, "layers.%.mlp.down_proj.bias")
-#define LLAMA_ENDS                                             \
-    RULE(FINAL_NORM_WEIGHT, SAME, "norm.weight"),              \
-    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight")
-
-#define LLAMA_QKV_BIAS                                         \
     RULE(QKV_BIAS, Q, "layers.%.self_attn.q_proj.bias"),       \
+    RULE(QKV_WEIGHT, K, "layers.%.self_attn.k_proj.weight"),   \
     RULE(QKV_BIAS, K, "layers.%.self_attn.k_proj.bias"),       \
+    RULE(QKV_WEIGHT, V, "layers.%.self_attn.v_proj.weight"),   \
     RULE(QKV_BIAS, V, "layers.%.self_attn.v_proj.bias")
 #define LLAMA_PROJ                                                 \
     RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),   \
     RULE(PROJ_BIAS, SAME, "layers.%.self_attn.o_proj.bias")
+#define LLAMA_QK_NORMS                                             \
+    RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.q_norm.weight"), \
+    RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.k_norm.weight")
+#define LLAMA_ATTENTION LLAMA_WORDS, LLAMA_QKV, LLAMA_PROJ, LLAMA_QK_NORMS
+#define LLAMA_MLP                                              \
+    RULE(GATE_WEIGHT, SAME, "layers.%.mlp.gate_proj.weight"),  \
+    RULE(GATE_BIAS, SAME, "layers.%.mlp.gate_proj.bias"),      \
+    RULE(FC1_WEIGHT, SAME, "layers.%.mlp.up_proj.weight"),     \
+    RULE(FC1_BIAS, SAME, "layers.%.mlp.up_proj.bias"),         \
+    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight"),   \
+    RULE(FC2_BIAS, SAME, "layers.%.mlp.down_proj.bias")
 #define LLAMA_FUSED_MLP                                            \
     RULE(GATE_WEIGHT, FIRST, "layers.%.mlp.gate_up_proj.weight"),  \
     RULE(FC1_WEIGHT, SECOND, "layers.%.mlp.gate_up_proj.weight"),  \
     RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight")
-/* Around the feed-forward; biases of LayerNorm are of some classes alone. */
-#define LLAMA_ATTENTION                                                     \
-    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),                      \
+/* Biases of LayerNorm are of some classes alone. */
+#define LLAMA_NORM1                                                         \
     RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),            \
-    RULE(NORM1_BIAS, SAME, "layers.%.input_layernorm.bias"),                \
-    LLAMA_QKV, LLAMA_QKV_BIAS,                                              \
-    RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.q_norm.weight"),          \
-    RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.k_norm.weight"),          \
-    LLAMA_PROJ
+    RULE(NORM1_BIAS, SAME, "layers.%.input_layernorm.bias")
 #define LLAMA_NORM2                                                         \
     RULE(NORM2_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),   \
     RULE(NORM2_BIAS, SAME, "layers.%.post_attention_layernorm.bias")
-#define LLAMA_END_BIAS RULE(FINAL_NORM_BIAS, SAME, "norm.bias")
+#define LLAMA_NORMS LLAMA_NORM1, LLAMA_NORM2
+#define LLAMA_END_WEIGHT RULE(FINAL_NORM_WEIGHT, SAME, "norm.weight")
+#define LLAMA_HEAD RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight")
+#define LLAMA_ENDS LLAMA_END_WEIGHT, LLAMA_HEAD
+#define LLAMA_BIASED_ENDS \
+    LLAMA_END_WEIGHT, RULE(FINAL_NORM_BIAS, SAME, "norm.bias"), LLAMA_HEAD
+#define LLAMA_RULES LLAMA_ATTENTION, LLAMA_MLP, LLAMA_NORMS, LLAMA_ENDS
 
 /* Tensors that GPT-2's descendants call alike. */
 #define GPT2_NORM1                                                          \
@@ -129,17 +130,20 @@
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight")
 
 /* Tensors of all kinds of Falcon, and of BLOOM. */
+#define FALCON_WORDS RULE(WORD_EMBEDDING, SAME, "word_embeddings.weight")
+#define FALCON_NORM1                                                        \
+    RULE(NORM1_WEIGHT, SAME, "h.%.input_layernorm.weight"),                 \
+    RULE(NORM1_BIAS, SAME, "h.%.input_layernorm.bias")
 #define FALCON_ATTENTION                                                    \
     RULE(QKV_WEIGHT, SAME, "h.%.self_attention.query_key_value.weight"),    \
     RULE(QKV_BIAS, SAME, "h.%.self_attention.query_key_value.bias"),        \
     RULE(PROJ_WEIGHT, SAME, "h.%.self_attention.dense.weight"),             \
     RULE(PROJ_BIAS, SAME, "h.%.self_attention.dense.bias")
-#define FALCON_MLP_ENDS                                                     \
+#define FALCON_MLP                                                     \
     RULE(FC1_WEIGHT, SAME, "h.%.mlp.dense_h_to_4h.weight"),                 \
     RULE(FC1_BIAS, SAME, "h.%.mlp.dense_h_to_4h.bias"),                     \
     RULE(FC2_WEIGHT, SAME, "h.%.mlp.dense_4h_to_h.weight"),                 \
-    RULE(FC2_BIAS, SAME, "h.%.mlp.dense_4h_to_h.bias"),                     \
-    GPT2_ENDS
+    RULE(FC2_BIAS, SAME, "h.%.mlp.dense_4h_to_h.bias")
 
 /* What Llama's descendants share. */
 #define LLAMA_BASE                                                            \

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { KEY = 24 };
+
 /* Also after a failure halfway: what was not made is zero. Tensors refer to
  * files, so they go first. */
 void gpt_pth_close(struct gpt_source *s)
@@ -18,7 +20,7 @@ void gpt_pth_close(struct gpt_source *s)
     if (!p)
         return;
     gpt_hf_importer_free(&p->model);
-    gpt_safetensors_close(&p->moments);
+    gpt_torch_adam_close(&p->adam);
     gpt_free(p->numbers);
     for (int64_t i = 0; i < p->n_files; i++) {
         gpt_safetensors_close(&p->files[i].weights);
@@ -116,18 +118,10 @@ int gpt_pth_list(const struct gpt_source *s, gpt_stored_visit *visit,
 
 /* ---- weights ---- */
 
-/* The tensor of Adam's that the number of a weight of the first file names, or
- * NULL. */
-static const struct gpt_safetensor *
-moment_of(const struct gpt_pth *p, enum gpt_kind kind,
-          const struct gpt_safetensor *weight)
+/* What the optimizer calls weight i of the first file. */
+static void name_weight(char key[KEY], const struct gpt_pth *p, int64_t i)
 {
-    const int64_t i = weight - p->files[0].weights.tensors;
-    char name[64];
-
-    snprintf(name, sizeof(name), "%lld.%s", (long long)p->numbers[i],
-             gpt_torch_adam_keys[kind]);
-    return gpt_safetensors_find(&p->moments, name);
+    snprintf(key, KEY, "%lld", (long long)p->numbers[i]);
 }
 
 int gpt_pth_find(void *context, enum gpt_kind kind, const char *name,
@@ -136,13 +130,15 @@ int gpt_pth_find(void *context, enum gpt_kind kind, const char *name,
     struct gpt_pth *p = context;
     struct gpt_pth_file *f = &p->files[0];
     const struct gpt_safetensor *e = gpt_safetensors_find(&f->weights, name);
+    char key[KEY];
 
     if (!e)
         return GPT_OK;
     if (kind == GPT_KIND_PARAMETERS)
         return gpt_hf_take_entry(found, f->in, e, f->name,
                                  &f->used[e - f->weights.tensors], err);
-    e = moment_of(p, kind, e);
+    name_weight(key, p, e - f->weights.tensors);
+    e = gpt_torch_adam_moment(&p->adam, kind, key);
     return e ? gpt_hf_take_entry(found, f->in, e, f->name, NULL, err) : GPT_OK;
 }
 
@@ -177,7 +173,7 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
     }
     s->files = files;
     s->n_files = p->n_files;
-    return gpt_hf_import_attached(s, err);
+    return gpt_hf_import_attached(s, NULL, err);
 }
 
 /* The rules of the configuration are the files' to keep, not the user's, so
@@ -234,67 +230,22 @@ static int64_t number_weights(struct gpt_pth *p, int64_t n_groups)
     return n;
 }
 
-/* Dimensions that a tensor does not have are not looked at. */
-static bool same_shape(const struct gpt_safetensor *a,
-                       const struct gpt_safetensor *b)
-{
-    return a->ndim == b->ndim &&
-           memcmp(a->shape, b->shape,
-                  (size_t)a->ndim * sizeof(*a->shape)) == 0;
-}
-
 /* Both moments of each parameter have its shape: else the numbers are those of
  * another order. */
 static bool moments_fit(const struct gpt_pth *p)
 {
     const struct gpt_safetensors *weights = &p->files[0].weights;
 
-    for (int64_t i = 0; i < weights->n; i++)
-        for (int k = 1; p->files[0].used[i] && k < GPT_N_ADAM_KINDS; k++) {
-            const struct gpt_safetensor *e =
-                moment_of(p, (enum gpt_kind)k, &weights->tensors[i]);
+    for (int64_t i = 0; i < weights->n; i++) {
+        const struct gpt_safetensor *w = &weights->tensors[i], *other;
+        char key[KEY];
 
-            if (!e || !same_shape(e, &weights->tensors[i]))
-                return false;
-        }
+        name_weight(key, p, i);
+        if (p->files[0].used[i] &&
+            !gpt_torch_adam_fits(&p->adam, key, w->ndim, w->shape, &other))
+            return false;
+    }
     return true;
-}
-
-/* Tensors that are not read, as those of 8 bits of torchao, are none of Adam
- * here, and no failure. */
-static int list_moments(struct gpt_source *s,
-                        const struct gpt_pickle_value *state, const char **why,
-                        struct gpt_err *err)
-{
-    struct gpt_pth *p = s->data;
-    struct gpt_err inner = {0};
-    const int status = gpt_torch_list(&p->moments, &p->files[0].torch, state,
-                                      err ? &inner : NULL);
-
-    *why = NULL;
-    if (status == GPT_EDATA) {
-        *why = gpt_arena_strdup(&s->arena, inner.text);
-        return *why ? GPT_OK : gpt_no_memory(err, "a message");
-    }
-    if (status != GPT_OK && err)
-        *err = inner;
-    return status;
-}
-
-static int read_step(struct gpt_pth *p, const struct gpt_pickle_value *state,
-                     const char **why, struct gpt_err *err)
-{
-    const struct gpt_pickle_value *key, *value;
-
-    *why = NULL;
-    for (int64_t i = 0; !*why && i < gpt_pickle_pairs(state); i++) {
-        gpt_pickle_pair(state, i, &key, &value);
-        GPT_TRY(gpt_torch_step(&p->files[0].torch, value, i == 0, &p->step, why,
-                               err));
-        if (p->step < 0)
-            *why = "it does not say its step";
-    }
-    return GPT_OK;
 }
 
 /* What is not Adam's, or does not fit, is no failure: weights alone can be
@@ -303,41 +254,25 @@ static int import_adam(struct gpt_source *s, const char **why,
                        struct gpt_err *err)
 {
     struct gpt_pth *p = s->data;
-    const struct gpt_pickle_value *all =
-        gpt_pickle_find(p->files[0].run, "optimizer");
-    const struct gpt_pickle_value *state = gpt_pickle_find(all, "state"), *key;
-    const struct gpt_pickle_value *first = NULL;
-    struct gpt_pickle_value **groups;
-    const char *others;
-    int64_t n_groups;
 
-    *why = "there is none";
-    if (!gpt_pickle_mapping(state) || gpt_pickle_pairs(state) == 0)
-        return GPT_OK;
-    gpt_pickle_pair(state, 0, &key, &first);
-    if (!gpt_torch_is_adam(first, &s->arena, &others)) {
-        *why = gpt_torch_not_adam(others, &s->arena);
-        return GPT_OK;
-    }
-    *why = "its parameters are neither one group nor matrices and vectors";
-    if (!gpt_pickle_sequence(gpt_pickle_find(all, "param_groups"), &groups,
-                             &n_groups) || n_groups < 1 || n_groups > 2)
-        return GPT_OK;
-    GPT_TRY(list_moments(s, state, why, err));
+    GPT_TRY(gpt_torch_adam_open(&p->adam, &p->files[0].torch,
+                                gpt_pickle_find(p->files[0].run, "optimizer"),
+                                &s->arena, why, err));
     if (*why)
+        return GPT_OK;
+    *why = "its parameters are neither one group nor matrices and vectors";
+    if (p->adam.n_groups > 2)
         return GPT_OK;
     GPT_TRY(gpt_new(&p->numbers, (size_t)p->files[0].weights.n,
                     sizeof(*p->numbers), "numbers of parameters", err));
     *why = "its parameters are in another order than those of the model, or "
            "not all of them have moments";
-    if (number_weights(p, n_groups) != gpt_pickle_pairs(state) ||
-        !moments_fit(p))
+    if (number_weights(p, p->adam.n_groups) != p->adam.n || !moments_fit(p))
         return GPT_OK;
-    GPT_TRY(read_step(p, state, why, err));
-    for (int k = 1; !*why && k < GPT_N_ADAM_KINDS; k++)
+    *why = NULL;
+    for (int k = 1; k < GPT_N_ADAM_KINDS; k++)
         GPT_TRY(gpt_hf_import_kind(&p->model, (enum gpt_kind)k, err));
     s->n_tensors = p->model.n;
-    p->others = *why ? NULL : others;
     return GPT_OK;
 }
 
@@ -368,12 +303,12 @@ int gpt_pth_import_run(struct gpt_source *s, const char *count,
     if (why)
         cJSON_AddStringToObject(p->state, GPT_RUN_CONVERTED, s->format->name);
     else
-        gpt_run_state_put_run(p->state, p->step, GPT_RUN_SEED_UNKNOWN,
+        gpt_run_state_put_run(p->state, p->adam.step, GPT_RUN_SEED_UNKNOWN,
                               s->format->title);
     s->state = p->state;
     s->left_out = gpt_pickle_others(root, known, &s->arena);
-    if (p->others)
-        GPT_TRY(gpt_source_leave_out(s, p->others, (int)strlen(p->others),
-                                     err));
+    if (!why && p->adam.others)
+        GPT_TRY(gpt_source_leave_out(s, p->adam.others,
+                                     (int)strlen(p->adam.others), err));
     return p->state ? GPT_OK : gpt_no_memory(err, "the state of a run");
 }

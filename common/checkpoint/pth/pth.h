@@ -8,7 +8,7 @@
 #define GPT_CHECKPOINT_PTH_H
 
 #include "checkpoint/huggingface/importer.h"
-#include "checkpoint/torch/torch.h"
+#include "checkpoint/torch/adam.h"
 
 /* Files by which a directory is recognised, and explained where one of them is
  * missing. */
@@ -34,10 +34,8 @@ struct gpt_pth {
     int64_t n_files;
     size_t cap_files;
     struct gpt_hf_importer model;
-    struct gpt_safetensors moments; /* of the first file's optimizer, or zero */
+    struct gpt_torch_adam adam; /* of the first file's run, or zero */
     int64_t *numbers; /* (files[0].weights.n): in the optimizer, where used */
-    int64_t step;     /* of Adam */
-    const char *others; /* what the optimizer has beside Adam's, or NULL */
     bool checks_copies; /* by gpt_source_check(): those of ranks of Meta's */
     cJSON *state;
 };

@@ -1,0 +1,91 @@
+#!/bin/sh
+# Checkpoints of Trainer of transformers and of accelerate: weights of Hugging
+# Face with the state of an optimizer beside them, of tests/golden/make_trainer.py.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/named_runs.sh"
+
+golden=$top/tests/golden/trainer
+for name in trainer/checkpoint-3 accelerate; do
+    rm -rf native
+    expect 0 "$name" into "$golden/$name" native --verify
+    check 'with its optimizer' [ -f \
+        native/iter_0000003/optimizer_exp_avg_sq_tp00_pp00.safetensors ]
+    trains_on "$golden/$name" "$golden/${name%%/*}/losses.txt"
+done
+if [ -x "$BUILD/gpt-train" ]; then
+    rm -rf on
+    expect 3 'its schedule is not read' train --save on \
+        --load "$golden/trainer/checkpoint-3"
+    err_has 'says nothing of its run'
+fi
+expect 0 'inspect' gpt-reshape inspect "$golden/trainer/checkpoint-3"
+out_has 'iteration                3'
+out_has '0.exp_avg_sq'
+out_has 'optimizer.pt'
+err_has 'its run had learning rate 0.01, betas 0.9 and 0.999, epsilon 1e-08, we'
+
+# ---- which number is which tensor ----
+same() { # what directory
+    rm -rf same.one
+    expect 0 "$1" into "$2" same.one --make-vocab-size-divisible-by 61
+    for kind in model optimizer_exp_avg; do # bytes of all elements
+        tail -c 15104 "same.one/iter_000000$3/${kind}_tp00_pp00.safetensors" \
+            >$kind
+    done
+    check 'first moments are those of their parameters' \
+        cmp model optimizer_exp_avg
+}
+same 'one group' "$golden/numbers" 3
+err_has "weights of 7 tensors, first 'model.layers.0.input_layernorm.weight', decay"
+
+copied() { # directory
+    rm -rf changed
+    cp -r "$golden/$1" changed
+    chmod -R u+w changed
+}
+changed() { # expression: the optimizer's file of numbers, changed in place
+    copied numbers
+    LC_ALL=C perl -0777 -pi -e "$1" changed/optimizer.pt
+    check 'which is another file' sh -c '! cmp -s "$1" changed/optimizer.pt' \
+        sh "$golden/numbers/optimizer.pt"
+}
+left_out() { # what expression message
+    changed "$2"
+    expect 0 "$1" into changed left -f
+    err_has "changed: its optimizer state is left out: $3"
+    check 'weights alone are there' sh -c '! ls left/*/optimizer*'
+}
+echo '{"global_step": 7}' >state
+copied numbers
+cp state changed/trainer_state.json
+touch changed/rng_state_0.pth changed/training_args.bin changed/sampler.bin
+same "Trainer's count of steps" changed 7
+err_has 'left out: rng_state_0.pth, sampler.bin, training_args.bin'
+for names in names gathered; do
+    copied numbers
+    rm changed/optimizer.pt
+    cp "$golden/numbers/$names"/* changed
+    same "names in place of numbers, $names" changed 3
+done
+left_out 'two numbers in turn' 's/K\x00K\x01K\x02/K\x01K\x00K\x02/' \
+    "'model.embed_tokens.weight' is 61 x 16, and '1.exp_avg' is 16 x 16"
+left_out 'another optimizer' 's/exp_avg_sq/exp_avg_sx/g' \
+    'it is not that of Adam, but has exp_avg'
+left_out 'steps that differ' \
+    's/\x01\0{7}\0\0\x40\x40/\x01\0\0\0\0\0\0\0\0\0\x80\x40/' \
+    'its parameters have different counts of steps'
+left_out 'a parameter fewer' 's/(K\x00K\x01K\x02.*?)K\x0fe/$1e/s' \
+    'it has 15 parameters, the model has 16'
+copied trainer/checkpoint-3
+cp "$golden/accelerate/optimizer.bin" changed
+rm changed/optimizer.pt
+expect 0 'the optimizer of another model' into changed left -f
+err_has 'its groups have 6 and 10 parameters, and no known rule divides those of'
+copied trainer/checkpoint-3
+head -c 20000 "$golden/trainer/checkpoint-3/optimizer.pt" >changed/optimizer.pt
+expect 3 'an optimizer that is cut' into changed x
+err_has 'changed/optimizer.pt'
+err_has 'without optimizer.pt in its directory the weights alone are read'
+expect 0 'of which weights alone are used' gpt-reshape convert changed hf --to hf
+err_has 'left out: optimizer.pt, scheduler.pt'
+tap_done
