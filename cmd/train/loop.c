@@ -14,6 +14,7 @@
 #include "cmd/train/run.h"
 #include "train/step.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -165,6 +166,28 @@ static void log_early_stop(const struct gpt_run *r)
 
 /* ---- steps ---- */
 
+/* Where the loss is a number and its scale falls no further, it is gradients
+ * times that scale that were too large. */
+static int hint_lower(const struct gpt_run *r, const struct gpt_step *step,
+                      struct gpt_err *err)
+{
+    const bool scaled = step->loss_scale > 1 && isfinite(step->loss);
+    const char *scale =
+        r->o->loss_scale > 0 ? "--loss-scale" : "--min-loss-scale";
+
+    if (r->saved > 0)
+        return gpt_hint(err,
+                        "the checkpoint of iteration %lld is intact; "
+                        "try a lower %s from there",
+                        (long long)r->saved, scaled ? scale : "--lr");
+    if (scaled)
+        return gpt_hint(err,
+                        "the loss scale of %g may be too large for the "
+                        "gradients: try a lower %s",
+                        step->loss_scale, scale);
+    return gpt_hint(err, "try a lower --lr, or more warm-up");
+}
+
 /* A loss that is not a number: skip the step, or give up. That a loss scale is
  * still too large is no reason. Loss and norm are sums over all ranks, so that
  * all ranks count the same and give up after the same step. */
@@ -184,12 +207,7 @@ static int check_loss(struct gpt_run *r, const struct gpt_step *step,
              "a row; nothing was updated or saved",
              (long long)r->state.iteration, gpt_report_number(step->loss),
              gpt_report_number(step->grad_norm), (long long)r->bad_steps);
-    if (r->saved > 0)
-        return gpt_hint(err,
-                        "the checkpoint of iteration %lld is intact; "
-                        "try a lower --lr from there",
-                        (long long)r->saved);
-    return gpt_hint(err, "try a lower --lr, or more warm-up");
+    return hint_lower(r, step, err);
 }
 
 /* A signal to any rank counts, the time limit is rank 0's. Clocks of ranks

@@ -156,6 +156,13 @@ check 'overflows are skipped, halve the scale, and good steps double it' \
            low = low == "" || scale < low ? scale : low
            last = scale }
          END { exit !(n == 20 && gone > 2 && gone < 10 && last > low) }' err
+expect 6 'a loss scale that cannot fall, and gradients that are too large' \
+    train --device "$device" --fp16 --loss-scale 1e9
+err_has 'the loss scale of 1e+09 may be too large for the gradients'
+err_has 'try a lower --loss-scale'
+expect 6 'the same at the least loss scale' train --device "$device" --fp16 \
+    --min-loss-scale 4294967296
+err_has 'try a lower --min-loss-scale'
 ranks() { # options...
     # shellcheck disable=SC2046 # options without blanks
     gpt-launch --standalone --nproc-per-node 4 $(train_command) "$@" \
