@@ -298,6 +298,13 @@ const struct gpt_packing gpt_packings[] = {
     {"tq1_0", 34, 36, SUPER, 54, gpt_unpack_tq1_0, NULL, NULL},
     {"tq2_0", 35, 37, SUPER, 66, gpt_unpack_tq2_0, NULL, NULL},
     {"mxfp4", 39, 38, BLOCK, 17, gpt_unpack_mxfp4, NULL, NULL},
+    {"iq1_s", 19, 24, SUPER, 50, gpt_unpack_iq1_s, NULL, NULL},
+    {"iq1_m", 29, 31, SUPER, 56, gpt_unpack_iq1_m, NULL, NULL},
+    {"iq2_xxs", 16, 19, SUPER, 66, gpt_unpack_iq2_xxs, NULL, NULL},
+    {"iq2_xs", 17, 20, SUPER, 74, gpt_unpack_iq2_xs, NULL, NULL},
+    {"iq2_s", 22, 28, SUPER, 82, gpt_unpack_iq2_s, NULL, NULL},
+    {"iq3_xxs", 18, 23, SUPER, 98, gpt_unpack_iq3_xxs, NULL, NULL},
+    {"iq3_s", 21, 26, SUPER, 110, gpt_unpack_iq3_s, NULL, NULL},
     {0},
 };
 

@@ -385,8 +385,8 @@ bad past 'it is cut short' \
     'print head(3, 1, 1), $arch, tensor("t", [9999], 0, 0), "x" x 99'
 bad blocks 'in blocks of 32' \
     'print head(3, 1, 1), $arch, tensor("t", [33], 8, 0), "x" x 99'
-bad iq2 "of ggml's type 16 (iq2_xxs)" \
-    'print head(3, 1, 1), $arch, tensor("t", [256], 16, 0), "x" x 99'
+bad nvfp4 "of ggml's type 40 (nvfp4)" \
+    'print head(3, 1, 1), $arch, tensor("t", [256], 40, 0), "x" x 99'
 bad unknown "of ggml's type 99" \
     'print head(3, 1, 1), $arch, tensor("t", [32], 99, 0), "x" x 99'
 bad same "tensor 't' twice" \

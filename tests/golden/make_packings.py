@@ -20,9 +20,19 @@ import numpy as np
 SCALES = {"q8_0": (0,), "q4_0": (0,), "q4_1": (0, 2), "q5_0": (0,),
           "q5_1": (0, 2), "q4_K": (0, 2), "q5_K": (0, 2), "q6_K": (208,),
           "q2_K": (80, 82), "q3_K": (108,), "iq4_nl": (0,), "iq4_xs": (0,),
-          "tq1_0": (52,), "tq2_0": (64,), "mxfp4": ()}
+          "tq1_0": (52,), "tq2_0": (64,), "mxfp4": (), "iq1_s": (0,),
+          "iq1_m": (), "iq2_xxs": (0,), "iq2_xs": (0,), "iq2_s": (0,),
+          "iq3_xxs": (0,), "iq3_s": (0,)}
 HALVES = (0.75, -0.0123, 0.0, -0.0, np.inf, -np.inf, np.nan)
 EXPONENTS = (0, 1, 2, 127, 128, 254, 255)
+
+
+def spread_half(block, half):
+    """The half of iq1_m is the high nibbles of four words, the lowest first."""
+    bits = int(half.view(np.uint16))
+    for k in range(4):
+        at = 49 + 2 * k
+        block[at] = block[at] & 15 | (bits >> 4 * k & 15) << 4
 
 
 def blocks(name, size, rng):
@@ -35,6 +45,8 @@ def blocks(name, size, rng):
             block[at:at + 2] = np.array([half]).view(np.uint8)
         if name == "mxfp4":
             block[0] = (EXPONENTS[i] if i < len(EXPONENTS) else block[0])
+        if name == "iq1_m" and i < len(HALVES):
+            spread_half(block, np.float16(HALVES[i]))
         yield block
 
 

@@ -61,7 +61,7 @@ sub read_file {
 
 for my $path (split /\n/, `find common kernels cmd tests -type f 2>/dev/null`) {
     next unless $path =~ /\.(c|h|cu|cuh|cc)$/;
-    next if $path =~ m{/unicode\w*_table\.c$}; # made by a script
+    next if $path =~ m{/(unicode|packing)\w*_table\.c$}; # made by a script
     push @files, $path;
     $text{$path} = read_file($path);
     ($code{$path}, $words{$path}, $comments{$path}) = split_text($text{$path});

@@ -220,7 +220,9 @@ def tensors(path):
 SCALES = {"q8_0": (0,), "q4_0": (0,), "q4_1": (0, 2), "q5_0": (0,),
           "q5_1": (0, 2), "q4_K": (0, 2), "q5_K": (0, 2), "q6_K": (208,),
           "q2_K": (80, 82), "q3_K": (108,), "iq4_nl": (0,), "iq4_xs": (0,),
-          "tq1_0": (52,), "tq2_0": (64,), "mxfp4": ()}
+          "tq1_0": (52,), "tq2_0": (64,), "mxfp4": (), "iq1_s": (0,),
+          "iq1_m": (), "iq2_xxs": (0,), "iq2_xs": (0,), "iq2_s": (0,),
+          "iq3_xxs": (0,), "iq3_s": (0,)}
 
 
 def compare_packing():
@@ -264,6 +266,8 @@ def compare_packing():
                 data[..., at:at + 2] = scale.astype(np.float16).view(np.uint8)
             if name == "mxfp4":
                 data[..., 0] = rng.integers(100, 130, data.shape[:2])
+            if name == "iq1_m":  # the top of a scale whose parts are four
+                data[..., 55] = data[..., 55] & 15 | 0x10
             return data.reshape(rows, -1), kind
 
         copy_file(gguf.GGUFReader("wide.gguf"), "random.gguf", pack)

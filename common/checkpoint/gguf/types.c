@@ -70,10 +70,8 @@ static const struct {
     uint32_t number;
     const char *name;
 } other_types[] = {
-    {9, "q8_1"},   {15, "q8_K"},  {16, "iq2_xxs"}, {17, "iq2_xs"},
-    {18, "iq3_xxs"}, {19, "iq1_s"}, {21, "iq3_s"}, {22, "iq2_s"},
-    {24, "i8"},    {25, "i16"},   {26, "i32"},     {27, "i64"},
-    {29, "iq1_m"}, {40, "nvfp4"}, {41, "q1_0"},
+    {9, "q8_1"}, {15, "q8_K"}, {24, "i8"}, {25, "i16"}, {26, "i32"},
+    {27, "i64"}, {40, "nvfp4"}, {41, "q1_0"},
 };
 
 const char *gpt_gguf_other_type(uint32_t ggml_type)
