@@ -149,6 +149,10 @@ int gpt_out_copy(struct gpt_out *out, struct gpt_in *in, int64_t offset,
 /* At an offset, unbuffered, thread-safe. Do not mix with gpt_out_write(). */
 int gpt_out_pwrite(struct gpt_out *out, const void *p, size_t n,
                    int64_t offset, struct gpt_err *err) GPT_MUST_USE;
+/* Bytes that are best written together, from a multiple of them on, as the file
+ * system says: a page, which may be large where files are memory, or a stripe.
+ * 0 where that is not known. */
+int64_t gpt_out_block(const struct gpt_out *out);
 /* True where bytes of `in` can become those of `out` without being written: a
  * file system that shares blocks, or copies on its server. */
 bool gpt_out_shares(const struct gpt_out *out, const struct gpt_in *in);

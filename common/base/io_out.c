@@ -413,6 +413,13 @@ int gpt_out_pwrite(struct gpt_out *out, const void *p, size_t n,
     return GPT_OK;
 }
 
+int64_t gpt_out_block(const struct gpt_out *out)
+{
+    struct stat st;
+
+    return !out->stream && fstat(out->fd, &st) == 0 ? st.st_blksize : 0;
+}
+
 int64_t gpt_out_tell(const struct gpt_out *out)
 {
     int64_t at = out->flushed + (int64_t)out->fill;

@@ -15,7 +15,6 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/signals.h"
-#include "checkpoint/merge.h"
 #include "checkpoint/move_internal.h"
 #include "checkpoint/resume.h"
 #include "checkpoint/source.h"
@@ -28,8 +27,6 @@
 enum {
     CHECK_BYTES = 1 << 20, /* read at once to be summed, or written at once
                             * from memory */
-    SEEN_BYTES = 128 << 20, /* of files that all threads look at, most */
-    MOST_BYTES = 240 << 20, /* and with what they hold */
 };
 
 /* A part while it is written. */
@@ -68,34 +65,6 @@ struct hand {
     uint8_t *tile, *packed;
 };
 
-/* A number that was asked for is not cut to that of processors: more threads
- * are of use to disks that answer late, though not to copies in memory. */
-int gpt_fill_threads(int asked)
-{
-    const int n = asked > 0 ? asked : omp_get_max_threads();
-
-    return n < GPT_FILL_THREADS ? n : GPT_FILL_THREADS;
-}
-
-/* Packed tiles are smaller than their floats. */
-static int64_t held_bytes(int threads, bool merges)
-{
-    const int64_t each = GPT_TILE_BYTES + GPT_TILE_SCRATCH;
-
-    return gpt_fill_threads(threads) *
-           (merges ? each + GPT_MERGE_SCRATCH : each);
-}
-
-static int64_t seen_bytes(int threads, bool merges)
-{
-    return gpt_min_i64(SEEN_BYTES, MOST_BYTES - held_bytes(threads, merges));
-}
-
-int64_t gpt_fill_memory(int threads, bool merges)
-{
-    return held_bytes(threads, merges) + seen_bytes(threads, merges);
-}
-
 static struct gpt_fill *whole_of(struct gpt_fill *p)
 {
     return p->whole ? p->whole : p;
@@ -131,8 +100,10 @@ static int cut_parts(struct fill *w, struct gpt_err *err)
 {
     const int threads = whole_of(w->p)->threads;
     const struct gpt_source *from = whole_of(w->p)->source;
-    const int64_t span = seen_bytes(threads, from && from->n_adapters > 0) /
-                         gpt_fill_threads(threads);
+    struct gpt_tile_place place = {
+        .span = gpt_fill_seen(threads, from && from->n_adapters > 0) /
+                gpt_fill_threads(threads)};
+    const int64_t block = gpt_out_block(w->out);
 
     GPT_TRY(gpt_new(&w->works, (size_t)w->n, sizeof(*w->works), "parts", err));
     for (int64_t i = 0; i < w->n; i++) {
@@ -143,8 +114,10 @@ static int cut_parts(struct fill *w, struct gpt_err *err)
         if (p->tensor) {
             gpt_tensor_look_begin(p->tensor);
             k->narrows = narrows(p);
+            place.at = p->offset;
+            place.block = p->packing ? 0 : block;
             GPT_TRY(gpt_tiling_make(&k->tiling, p->tensor, p->begin, p->shape,
-                                    p->dtype, span, err));
+                                    p->dtype, place, err));
         } else {
             k->tiling.n = gpt_ceil_div(p->bytes, CHECK_BYTES);
         }

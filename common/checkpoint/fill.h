@@ -85,5 +85,7 @@ int gpt_fill_threads(int asked);
 /* Most bytes of memory that it takes with so many threads, 0 as above; merges:
  * of a source with adapters. */
 int64_t gpt_fill_memory(int threads, bool merges);
+/* Bytes among them that are pages of the input, of all threads together. */
+int64_t gpt_fill_seen(int threads, bool merges);
 
 #endif

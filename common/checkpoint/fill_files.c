@@ -1,5 +1,5 @@
-/* Whole files, and several of them at once; see fill.h. Start at
- * gpt_fill_files().
+/* Whole files, several of them at once, and what threads and memory that takes;
+ * see fill.h. Start at gpt_fill_files().
  *
  * write(2) holds a lock of its file, so that threads which share one file wait
  * for each other wherever writing is most of the work. So each file has a lane,
@@ -8,11 +8,17 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "checkpoint/merge.h"
 #include "checkpoint/source.h"
 
 #include <omp.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+
+enum {
+    SEEN_BYTES = 128 << 20, /* of files that all threads look at, most */
+    MOST_BYTES = 240 << 20, /* and with what they hold */
+};
 
 struct turn {
     int64_t file, bytes;
@@ -26,6 +32,34 @@ struct batch {
     int status; /* the first failure */
     struct gpt_err *err;
 };
+
+/* A number that was asked for is not cut to that of processors: more threads
+ * are of use to disks that answer late, though not to copies in memory. */
+int gpt_fill_threads(int asked)
+{
+    const int n = asked > 0 ? asked : omp_get_max_threads();
+
+    return n < GPT_FILL_THREADS ? n : GPT_FILL_THREADS;
+}
+
+/* Packed tiles are smaller than their floats. */
+static int64_t held_bytes(int threads, bool merges)
+{
+    const int64_t each = GPT_TILE_BYTES + GPT_TILE_SCRATCH;
+
+    return gpt_fill_threads(threads) *
+           (merges ? each + GPT_MERGE_SCRATCH : each);
+}
+
+int64_t gpt_fill_seen(int threads, bool merges)
+{
+    return gpt_min_i64(SEEN_BYTES, MOST_BYTES - held_bytes(threads, merges));
+}
+
+int64_t gpt_fill_memory(int threads, bool merges)
+{
+    return held_bytes(threads, merges) + gpt_fill_seen(threads, merges);
+}
 
 /* One file of a lane. The first failure is noted before others can follow from
  * it: they end when they see the flag. */

@@ -5,7 +5,9 @@
  * Tiles bound the memory: whatever the size of a tensor, one tile and the
  * scratch of each thread are all that is held. What is only copied has small
  * tiles, which stay in the cache between the read, the checksum and the write;
- * a transposition has large ones, whose runs are long on both sides. Of a file
+ * a transposition has large ones, whose runs are long on both sides. In a file
+ * of large pages or blocks tiles end where those do, as the kernel clears the
+ * rest of one that is written in part, before the rest is written. Of a file
  * that is written, threads share the tiles (fill.c); gpt_tensor_gather(), which
  * fills memory, shares out the bands of its one tile.
  *
@@ -294,16 +296,26 @@ static int64_t tile_limit(const struct gpt_tensor *t, int64_t *span)
     return GPT_TILE_BYTES;
 }
 
+/* Bytes of a tile that ends with a block of its file, or 0 where tiles end
+ * anywhere: blocks are small, or rows are so large that none ends near one. */
+static int64_t whole_blocks(int64_t block, int64_t limit, int64_t row)
+{
+    return block < COPY_BYTES || block > GPT_TILE_BYTES / 2 || row > block / 4
+               ? 0
+               : gpt_max_i64(block, (limit - block) / block * block);
+}
+
 /* Tiles are whole rows of the innermost dimensions that fit: dimension d is the
  * first whose rows are no larger than a tile, and the dimensions before it are
  * walked element by element. Each tile is thus a stretch of the box's bytes. */
 int gpt_tiling_make(struct gpt_tiling *g, const struct gpt_tensor *t,
                     const int64_t *begin, const int64_t *shape,
-                    enum gpt_dtype dtype, int64_t span, struct gpt_err *err)
+                    enum gpt_dtype dtype, struct gpt_tile_place place,
+                    struct gpt_err *err)
 {
+    int64_t span = place.span, outer = 1;
     const int64_t limit = tile_limit(t, &span);
     struct target whole;
-    int64_t outer = 1;
 
     GPT_TRY(set_target(&whole, t, begin, shape, dtype, err));
     *g = (struct gpt_tiling){.t = t, .dtype = dtype, .span = span};
@@ -314,22 +326,41 @@ int gpt_tiling_make(struct gpt_tiling *g, const struct gpt_tensor *t,
         return GPT_OK;
     while (g->d < N - 1 && g->pitch[g->d] > limit)
         g->d++;
-    g->step = limit / g->pitch[g->d];
-    assert(g->step > 0); /* the last dimension's pitch is one element */
     for (int k = 0; k < g->d; k++)
         outer *= g->shape[k];
-    g->n = outer * gpt_ceil_div(g->shape[g->d], g->step);
-    g->most = gpt_min_i64(g->step, g->shape[g->d]) * g->pitch[g->d];
+    const int64_t row = g->pitch[g->d], slab = g->shape[g->d] * row;
+    g->step = whole_blocks(place.block, limit, row);
+    g->ends = g->step > 0;
+    if (g->ends)
+        g->at = place.at % g->step;
+    else
+        g->step = limit / row * row;
+    assert(g->step > 0); /* the last dimension's pitch is one element */
+    g->each = gpt_ceil_div(slab + (outer == 1 ? g->at : g->step - 1), g->step);
+    g->n = outer * g->each;
+    g->most = gpt_min_i64(g->ends ? g->step + row : g->step, slab);
     return GPT_OK;
+}
+
+/* The first row of tile j of a slab, which is what dimension d walks through;
+ * of j = each, its rows. A tile that is to end with a block ends with the last
+ * row before that; it may be empty. */
+static int64_t first_row(const struct gpt_tiling *g, int64_t slab, int64_t j)
+{
+    const int64_t row = g->pitch[g->d], rows = g->shape[g->d];
+    const int64_t before =
+        g->ends ? (g->at + slab * rows * row) % g->step : 0;
+
+    return gpt_max_i64(0, gpt_min_i64(rows, (j * g->step - before) / row));
 }
 
 /* Tile i as a target; returns where it begins among the bytes of the box. */
 static int64_t tile_of(const struct gpt_tiling *g, int64_t i, struct target *to)
 {
     const int d = g->d;
-    const int64_t each = gpt_ceil_div(g->shape[d], g->step);
-    const int64_t at = i % each * g->step;
-    int64_t rest = i / each;
+    const int64_t slab = i / g->each, j = i % g->each;
+    const int64_t row = first_row(g, slab, j);
+    int64_t rest = slab;
 
     *to = (struct target){.t = g->t, .dtype = g->dtype};
     to->span = g->span;
@@ -340,13 +371,13 @@ static int64_t tile_of(const struct gpt_tiling *g, int64_t i, struct target *to)
         to->shape[k] = 1;
         rest /= g->shape[k];
     }
-    to->begin[d] += at;
-    to->shape[d] = gpt_min_i64(g->step, g->shape[d] - at);
+    to->begin[d] += row;
+    to->shape[d] = first_row(g, slab, j + 1) - row;
     /* The tile is tight, however far apart its rows are in the whole tensor. */
     to->pitch[N - 1] = (int64_t)gpt_dtype_bytes(g->dtype);
     for (int k = N - 2; k >= 0; k--)
         to->pitch[k] = to->pitch[k + 1] * to->shape[k + 1];
-    return (i / each * g->shape[d] + at) * g->pitch[d];
+    return (slab * g->shape[d] + row) * g->pitch[d];
 }
 
 void gpt_tiling_place(const struct gpt_tiling *g, int64_t i, int64_t *at,

@@ -63,18 +63,26 @@ struct gpt_tiling {
     int64_t most;         /* bytes of the largest */
 
     /* private: the box with N dimensions, its pitch in bytes, and the dimension
-     * that is cut into pieces of `step` */
+     * that is cut into `each` pieces of `step` bytes; `ends`: where the file
+     * has multiples of it, the box being `at` bytes behind one */
     int64_t begin[GPT_TENSOR_DIMS], shape[GPT_TENSOR_DIMS];
-    int64_t pitch[GPT_TENSOR_DIMS], step, span;
+    int64_t pitch[GPT_TENSOR_DIMS], step, each, at, span;
+    bool ends;
     int d;
 };
-/* As gpt_tensor_gather() checks the box. span: as in struct gpt_box, of files
- * that are shown (gpt_in_look_begin()). */
+struct gpt_tile_place {
+    int64_t span;  /* as in struct gpt_box, of files that are shown
+                    * (gpt_in_look_begin()) */
+    int64_t at;    /* where the box begins in its file */
+    int64_t block; /* of that file (gpt_out_block()); 0: the tiles are not as
+                    * they will be in it */
+};
+/* As gpt_tensor_gather() checks the box. */
 int gpt_tiling_make(struct gpt_tiling *g, const struct gpt_tensor *t,
                     const int64_t *begin, const int64_t *shape,
-                    enum gpt_dtype dtype, int64_t span,
+                    enum gpt_dtype dtype, struct gpt_tile_place place,
                     struct gpt_err *err) GPT_MUST_USE;
-/* Where tile i begins in the box, bytes, and how many it has. */
+/* Where tile i begins in the box, bytes, and how many it has: 0 is possible. */
 void gpt_tiling_place(const struct gpt_tiling *g, int64_t i, int64_t *at,
                       int64_t *bytes);
 /* Tile i into dst, with one thread. scratch is zero at first, and freed by

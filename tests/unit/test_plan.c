@@ -222,6 +222,66 @@ static void compare_filled(const struct gpt_tensor *t, const float *want,
     gpt_free(text);
 }
 
+/* Tiles of a tensor that will be `at` bytes behind the beginning of a file with
+ * such blocks: together they are the tensor, and each begins less than a row
+ * before a block does, or with the rows that follow each other. Returns how
+ * many do not. */
+static int64_t stray_tiles(const struct gpt_tensor *t, const float *want,
+                           int64_t at, int64_t block)
+{
+    static const int64_t zero[D];
+    const int64_t row = 4 * t->shape[t->ndim - 1];
+    const int64_t slab = row * t->shape[t->ndim - 2];
+    struct gpt_box scratch = {0};
+    struct gpt_tiling g;
+    int64_t end = 0, from, bytes, strays = 0;
+
+    if (gpt_tiling_make(&g, t, zero, t->shape, GPT_F32,
+                        (struct gpt_tile_place){.at = at, .block = block},
+                        &err))
+        abort();
+    uint8_t *got = malloc((size_t)g.most);
+    for (int64_t i = 0; i < g.n; i++, end += bytes) {
+        gpt_tiling_place(&g, i, &from, &bytes);
+        const int64_t past = (at + from) % block;
+        if (gpt_tiling_gather(&g, i, &scratch, got, &err) != GPT_OK)
+            abort();
+        strays += from != end || bytes > g.most ||
+                  (from % slab != 0 && past != 0 && past <= block - row) ||
+                  memcmp(got, (const uint8_t *)want + from, (size_t)bytes) != 0;
+    }
+    gpt_box_free(&scratch);
+    free(got);
+    return strays + (end != t->shape[0] * (t->ndim > 2 ? slab : row)) +
+           (g.most > GPT_TILE_BYTES);
+}
+
+/* Where tiles end in files of large pages: of the matrix, and of as many of its
+ * rows as are four slabs, each larger than a tile of a copy. */
+static void test_blocks(const struct gpt_tensor *t, const float *want)
+{
+    const int64_t columns = t->shape[1];
+    const int64_t shape[D] = {4, 1000, columns};
+    struct gpt_tensor slabs = gpt_tensor_make("slabs", GPT_F32, 3, shape);
+    struct gpt_file_box p = t->pieces[0];
+    int64_t strays = 0;
+
+    p.shape[2] = columns;
+    p.shape[1] = shape[1];
+    p.shape[0] = shape[0];
+    p.stride[2] = p.stride[1];
+    p.stride[1] = p.stride[0];
+    p.stride[0] *= shape[1];
+    if (gpt_tensor_add(&slabs, &p, &err) != GPT_OK)
+        abort();
+    for (int64_t block = 512 << 10; block <= 4 << 20; block *= 2)
+        for (int64_t at = 0; at < 3 * block; at += block - 24)
+            strays += stray_tiles(t, want, at, block) +
+                      stray_tiles(&slabs, want, at, block);
+    is_int(strays, 0, "tiles end where blocks of a file do");
+    gpt_tensor_free(&slabs);
+}
+
 static void test_large(void)
 {
     enum { R = 4099, C = 1031 };
@@ -263,6 +323,7 @@ static void test_large(void)
         is_int(wrong, 0, "every element");
         compare_filled(&t, got, sizeof(*x) * R * C, 1);
         compare_filled(&t, got, sizeof(*x) * R * C, 3);
+        test_blocks(&t, got);
         gpt_tensor_free(&t);
     }
     gpt_in_close(in);
@@ -295,7 +356,8 @@ static void test_cut(void)
         gpt_in_open(&p.in, path, &err) || gpt_tensor_add(&t, &p, &err))
         abort();
     gpt_tensor_look_begin(&t);
-    is_int(gpt_tiling_make(&g, &t, zero, shape, GPT_BF16, 1 << 16, &err),
+    is_int(gpt_tiling_make(&g, &t, zero, shape, GPT_BF16,
+                           (struct gpt_tile_place){.span = 1 << 16}, &err),
            GPT_OK, "tiles");
     is_int(truncate(path, sizeof(x) / 2), 0, "a source is cut");
     for (int64_t i = 0; i < g.n && status == GPT_OK; i++)
