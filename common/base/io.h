@@ -292,8 +292,7 @@ int gpt_link_read(const char *path, char *target, size_t cap) GPT_MUST_USE;
 /* ---- paths ---- */
 bool gpt_path_exists(const char *path);
 /* True when an error of a call that looked for a file does not answer whether
- * it is there: no permission, no descriptors, a disk that fails, the server of
- * a file system that is away. */
+ * it is there: no permission, no descriptors, a disk that fails. */
 bool gpt_path_hidden(int error);
 bool gpt_path_is_dir(const char *path);
 /* The same device and inode; where neither is there, the same names, whatever

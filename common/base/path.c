@@ -30,8 +30,7 @@ bool gpt_path_program(char dir[GPT_PATH_BYTES])
 bool gpt_path_hidden(int error)
 {
     return error == EACCES || error == EIO || error == EMFILE ||
-           error == ENFILE || error == ENOMEM || error == ESTALE ||
-           error == ENOTCONN || error == ETIMEDOUT || error == EHOSTDOWN;
+           error == ENFILE || error == ENOMEM || error == ESTALE;
 }
 
 bool gpt_path_exists(const char *path)

@@ -50,7 +50,7 @@ static int check_seal(const char *text, size_t len, const char *path,
  * at it: another checkpoint must not be taken because of that. */
 static bool is_missing(const char *path)
 {
-    return !gpt_path_exists(path) && !gpt_path_hidden(errno);
+    return !gpt_path_exists(path) && (errno == ENOENT || errno == ENOTDIR);
 }
 
 /* The checksum is checked before the parser sees the text. The version is
