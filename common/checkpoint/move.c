@@ -336,7 +336,9 @@ int gpt_tiling_make(struct gpt_tiling *g, const struct gpt_tensor *t,
     else
         g->step = limit / row * row;
     assert(g->step > 0); /* the last dimension's pitch is one element */
-    g->each = gpt_ceil_div(slab + (outer == 1 ? g->at : g->step - 1), g->step);
+    /* each of several slabs begins elsewhere in a block: the worst counts */
+    const int64_t before = !g->ends ? 0 : outer == 1 ? g->at : g->step - 1;
+    g->each = gpt_ceil_div(before + slab, g->step);
     g->n = outer * g->each;
     g->most = gpt_min_i64(g->ends ? g->step + row : g->step, slab);
     return GPT_OK;

@@ -355,17 +355,29 @@ static int load(struct gpt_hf_pieces *t, const struct gpt_hf_load *f)
     return gpt_hf_find_eod(f, find_text, t->map, &t->base.eod);
 }
 
-/* By the type of the model, or by the list that the vocabulary of a unigram
- * model is. */
+/* Old files have no type: a list is the vocabulary of Unigram, merges are of
+ * BPE, and of the other two only WordPiece has parts of words. */
+static const char *guess_type(const struct gpt_hf_load *f)
+{
+    const cJSON *model = gpt_hf_member(f->root, "model");
+
+    if (f->file.vocab.len && f->file.vocab.data[0] == '[')
+        return "Unigram";
+    if (f->file.merges.len ||
+        !cJSON_IsString(gpt_hf_member(model, "unk_token")))
+        return "BPE";
+    return gpt_hf_member(model, "max_input_chars_per_word") ? "WordPiece"
+                                                            : "WordLevel";
+}
+
+/* NULL for BPE, and for what is not known. */
 static const struct gpt_piece_model *find_model(const struct gpt_hf_load *f)
 {
     const cJSON *type = gpt_hf_member(gpt_hf_member(f->root, "model"), "type");
+    const char *name = type ? type->valuestring : guess_type(f);
 
-    if (!type)
-        return f->file.vocab.len && f->file.vocab.data[0] == '[' ? models
-                                                                 : NULL;
-    for (size_t i = 0; cJSON_IsString(type) && i < GPT_COUNT(models); i++)
-        if (strcmp(type->valuestring, models[i].type) == 0)
+    for (size_t i = 0; name && i < GPT_COUNT(models); i++)
+        if (strcmp(name, models[i].type) == 0)
             return &models[i];
     return NULL;
 }

@@ -761,6 +761,35 @@ static void test_word_gap(void)
     unlink(path);
 }
 
+/* Old files do not say which model they have; tokenizers 0.23.3 finds it. */
+static void test_word_types(void)
+{
+    static const struct {
+        const char *file, *type, *ids;
+    } cases[] = {
+        {GOLDEN "wordpiece.json", "\"type\":\"WordPiece\",\"unk",
+         "[2,8,49,3]"},
+        {GOLDEN "wordlevel.json", "\"type\":\"WordLevel\",\"vocab", "[1]"},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        char path[] = "/tmp/gpt-families.XXXXXX";
+        struct gpt_tokenizer *tok;
+        struct gpt_err err = {0};
+        cJSON *want = cJSON_Parse(cases[i].ids);
+        int fd = mkstemp(path);
+
+        ok(fd >= 0 && close(fd) == 0, "scratch file");
+        spoil(path, cases[i].type, strrchr(cases[i].type, ',') + 1,
+              cases[i].file);
+        if (ok(open_file(&tok, HF, path, &err) == GPT_OK,
+               "%s without a type: %s", cases[i].file, err.text))
+            check_ids(tok, "lowing", want);
+        cJSON_Delete(want);
+        unlink(path);
+    }
+}
+
 /* Calls `check` with the cases of a golden file; at `path` it makes a copy for
  * each. */
 static void each_case(const char *golden,
@@ -1114,6 +1143,7 @@ int main(void)
     test_bad_files();
     test_no_unknown_token();
     test_word_gap();
+    test_word_types();
     test_long_tokens();
     each_case(GOLDEN "templates.json", check_template);
     each_case(GOLDEN "added.json", check_added);

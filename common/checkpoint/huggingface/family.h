@@ -37,8 +37,7 @@ enum gpt_hf_order {
  * Those of a family are in the order of named_parameters() of transformers'
  * class, with all of a layer together: an optimizer there counts its parameters
  * in it, and nothing else says which one is which (trainer_order.c). The word
- * table
- * is the first. */
+ * table is the first. */
 struct gpt_hf_rule {
     enum gpt_param_role role;
     enum gpt_hf_order order;

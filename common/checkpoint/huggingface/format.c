@@ -41,7 +41,7 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
     struct gpt_source_file *files =
         gpt_arena_alloc(&s->arena, (size_t)n + 1, sizeof(*files));
     if (!files)
-        return gpt_no_memory(err, "files of a vocabulary");
+        return gpt_no_memory(err, "files of a model");
     for (int64_t i = 0; i < n; i++) {
         shard = gpt_hf_shard(d->model, (size_t)i, &name);
         files[i] =
@@ -141,8 +141,6 @@ static void close_hf(struct gpt_source *s)
     gpt_free(d);
 }
 
-/* Shows the entries of the files, under their own names: what a user compares
- * with another tool's listing. */
 static int list_entries(const struct gpt_safetensors *st, const char *file,
                         gpt_stored_visit *visit, void *context,
                         struct gpt_err *err)
@@ -156,6 +154,8 @@ static int list_entries(const struct gpt_safetensors *st, const char *file,
     return GPT_OK;
 }
 
+/* Shows the entries of the files, under their own names: what a user compares
+ * with another tool's listing. */
 static int list_hf(const struct gpt_source *s, gpt_stored_visit *visit,
                    void *context, struct gpt_err *err)
 {

@@ -139,7 +139,7 @@
     RULE(QKV_BIAS, SAME, "h.%.self_attention.query_key_value.bias"),        \
     RULE(PROJ_WEIGHT, SAME, "h.%.self_attention.dense.weight"),             \
     RULE(PROJ_BIAS, SAME, "h.%.self_attention.dense.bias")
-#define FALCON_MLP                                                     \
+#define FALCON_MLP                                                          \
     RULE(FC1_WEIGHT, SAME, "h.%.mlp.dense_h_to_4h.weight"),                 \
     RULE(FC1_BIAS, SAME, "h.%.mlp.dense_h_to_4h.bias"),                     \
     RULE(FC2_WEIGHT, SAME, "h.%.mlp.dense_4h_to_h.weight"),                 \

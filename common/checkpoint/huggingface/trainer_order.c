@@ -197,18 +197,27 @@ static bool divide(const struct search *s, size_t division, bool turned)
     return at[0] == s->n[0] && at[1] == s->n[1];
 }
 
+/* What the optimizer calls a tensor: its number, or its name, which for the
+ * output may be that of other classes. */
+static const char *key_of(const struct gpt_hf_trainer *t,
+                          const struct gpt_hf_place *p, char number[KEY])
+{
+    snprintf(number, KEY, "%lld", (long long)p->number);
+    if (!t->named)
+        return number;
+    return p->param->role != GPT_OUTPUT_WEIGHT ||
+                   gpt_torch_adam_moment(&t->adam, GPT_KIND_EXP_AVG, p->name)
+               ? p->name
+               : GPT_HF_HEAD;
+}
+
 const struct gpt_safetensor *
 gpt_hf_trainer_moment(const struct gpt_hf_trainer *t,
                       const struct gpt_hf_place *p, enum gpt_kind kind)
 {
-    char key[KEY];
+    char number[KEY];
 
-    snprintf(key, sizeof(key), "%lld", (long long)p->number);
-    const struct gpt_safetensor *e =
-        gpt_torch_adam_moment(&t->adam, kind, t->named ? p->name : key);
-    return e || !t->named || p->param->role != GPT_OUTPUT_WEIGHT
-               ? e
-               : gpt_torch_adam_moment(&t->adam, kind, GPT_HF_HEAD);
+    return gpt_torch_adam_moment(&t->adam, kind, key_of(t, p, number));
 }
 
 /* Both moments of a tensor have its shape; else *why says which have not. */
@@ -216,27 +225,22 @@ static bool fits_one(const struct gpt_hf_trainer *t,
                      const struct gpt_hf_place *p, struct gpt_arena *arena,
                      const char **why)
 {
-    for (int k = 1; k < GPT_N_ADAM_KINDS; k++) {
-        const struct gpt_safetensor *e =
-            gpt_hf_trainer_moment(t, p, (enum gpt_kind)k);
-        const bool flat = e && e->ndim == 1;
+    const struct gpt_safetensor *e;
+    char number[KEY];
 
-        if (e && e->ndim == p->ndim && e->shape[0] == p->shape[0] &&
-            (flat || e->shape[1] == p->shape[1]))
-            continue;
-        *why = e ? gpt_arena_printf(
-                       arena, "'%s' is %lld x %lld, and '%.80s' is %lld x %lld",
-                       p->name, (long long)p->shape[0],
-                       (long long)(p->ndim > 1 ? p->shape[1] : 1), e->name,
-                       (long long)(e->ndim ? e->shape[0] : 1),
-                       (long long)(e->ndim > 1 ? e->shape[1] : 1))
-                 : gpt_arena_printf(arena, "there are no moments of '%s'",
-                                    p->name);
-        if (!*why)
-            *why = "its parameters have other shapes";
-        return false;
-    }
-    return true;
+    if (gpt_torch_adam_fits(&t->adam, key_of(t, p, number), p->ndim, p->shape,
+                            &e))
+        return true;
+    *why = e ? gpt_arena_printf(
+                   arena, "'%s' is %lld x %lld, and '%.80s' is %lld x %lld",
+                   p->name, (long long)p->shape[0],
+                   (long long)(p->ndim > 1 ? p->shape[1] : 1), e->name,
+                   (long long)(e->ndim ? e->shape[0] : 1),
+                   (long long)(e->ndim > 1 ? e->shape[1] : 1))
+             : gpt_arena_printf(arena, "there are no moments of '%s'", p->name);
+    if (!*why)
+        *why = "its parameters have other shapes";
+    return false;
 }
 
 bool gpt_hf_trainer_fits(const struct gpt_hf_trainer *t,
