@@ -71,7 +71,7 @@ static int count_bad_lines(struct run *run, const struct gpt_line_chunk *c,
         if (bad->n++ < GPT_BAD_NAMED) {
             bad->named[bad->n_named] = c->named[i];
             add_place(&bad->named[bad->n_named++], c, line, c->bad[i].at);
-        } else {
+        } else if (gpt_log_wants(GPT_LOG_DEBUG)) {
             name_bad_line(c, line, &c->bad[i]);
         }
         if (limit >= 0 && bad->n > limit) {

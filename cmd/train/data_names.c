@@ -246,8 +246,8 @@ static int find_all(struct words *w, const char *const **items,
     return GPT_OK;
 }
 
-int gpt_train_find_data(struct gpt_corpus_options *c, struct gpt_arena *arena,
-                        bool first, struct gpt_err *err)
+static int find_words(struct gpt_corpus_options *c, struct gpt_arena *arena,
+                      bool first, struct gpt_err *err)
 {
     static const char *const names[GPT_N_SPLITS] = {
         "--train-data-path", "--valid-data-path", "--test-data-path"};
@@ -260,6 +260,17 @@ int gpt_train_find_data(struct gpt_corpus_options *c, struct gpt_arena *arena,
 
         GPT_TRY(find_all(&w, &c->split_path[k], err));
     }
+    return GPT_OK;
+}
+
+int gpt_train_find_data(struct gpt_corpus_options *c, const char *file,
+                        struct gpt_arena *arena, bool first,
+                        struct gpt_err *err)
+{
+    const int status = find_words(c, arena, first, err);
+
+    if (status != GPT_OK)
+        return file ? gpt_context(err, "%s", file) : status;
     for (int64_t i = 0; c->stages && i < c->stages->n; i++) {
         struct gpt_data_stage *s = &c->stages->stage[i];
         struct words w = {"--data-stages", NULL, s->n, arena, first};

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "cmd/train/data_names.h"
+#include "cmd/train/split_paths.h"
 #include "cmd/train/vocabulary.h"
 
 /* The share of a split may round to no sequence of a small data set: nothing is
@@ -94,8 +95,8 @@ int gpt_run_open_corpus(struct gpt_run *r, struct gpt_err *err)
         !(r->plan.evaluates && (c->n_split_path[GPT_VALID] > 0 ||
                                 c->n_split_path[GPT_TEST] > 0)))
         return GPT_OK;
-    GPT_TRY(gpt_train_find_data(&r->plan.corpus, &r->data_names,
-                                gpt_run_is_first(r), err));
+    GPT_TRY(gpt_train_find_data(&r->plan.corpus, gpt_train_data_file(r->o),
+                                &r->data_names, gpt_run_is_first(r), err));
     GPT_TRY(gpt_train_check_data_vocabulary(&r->plan, r->o, err));
     int status = gpt_corpus_open(&r->corpus, &r->plan.corpus, err);
     if (status == GPT_EUSAGE && err && !err->hint[0])

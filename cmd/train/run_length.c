@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "cmd/train/data_names.h"
+#include "cmd/train/split_paths.h"
 
 /* Samples of an epoch of the data that `options` name. The plan's own corpus is
  * opened for the length of the run, which is not known yet. */
@@ -22,7 +23,9 @@ static int count_epoch(struct gpt_run *r, int64_t *samples, struct gpt_err *err)
     /* indices of one epoch are the least that can be built */
     options.n_samples[GPT_TRAIN] = 1;
     options.n_samples[GPT_VALID] = options.n_samples[GPT_TEST] = 0;
-    GPT_TRY_GOTO(status, gpt_train_find_data(&options, &names, false, err),
+    GPT_TRY_GOTO(status,
+                 gpt_train_find_data(&options, gpt_train_data_file(r->o),
+                                     &names, false, err),
                  out);
     GPT_TRY_GOTO(status, gpt_corpus_open(&corpus, &options, err), out);
     *samples = gpt_corpus_epoch(corpus, GPT_TRAIN);

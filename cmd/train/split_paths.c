@@ -147,9 +147,11 @@ int gpt_train_read_data_files(struct gpt_train_options *o,
     const int64_t own = o->data_path.n;
     const int64_t purposes = o->train_path.n + o->valid_path.n + o->test_path.n;
 
-    if (o->data_args_path && own > 0)
+    if (o->data_args_path && (own + purposes > 0 || o->data_stages))
         return gpt_fail(err, GPT_EUSAGE,
-                        "--data-args-path excludes --data-path");
+                        "--data-args-path excludes --data-path, "
+                        "--train-data-path, --valid-data-path, "
+                        "--test-data-path and --data-stages");
     if (o->per_split_paths && (own + purposes > 0 || o->data_args_path))
         return gpt_fail(err, GPT_EUSAGE,
                         "--per-split-data-args-path excludes --data-path, "

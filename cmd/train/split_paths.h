@@ -12,5 +12,10 @@
 int gpt_train_read_data_files(struct gpt_train_options *o,
                               struct gpt_arena *arena,
                               struct gpt_err *err) GPT_MUST_USE;
+/* The one of the two files that is given, or NULL. */
+static inline const char *gpt_train_data_file(const struct gpt_train_options *o)
+{
+    return o->data_args_path ? o->data_args_path : o->per_split_paths;
+}
 
 #endif

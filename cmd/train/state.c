@@ -390,9 +390,10 @@ static struct gpt_source_options source_options(const struct gpt_replica *r,
 int gpt_state_check(const struct gpt_replica *r,
                     const struct gpt_train_plan *plan, struct gpt_err *err)
 {
-    const struct gpt_source_options options = source_options(r, plan);
+    struct gpt_source_options options = source_options(r, plan);
     struct gpt_source source;
 
+    options.verify_later = true; /* by the run itself, which reads weights */
     GPT_TRY(gpt_source_open(&source, plan->options->load, &options, err));
     const int status = gpt_train_check_source(r, &source, plan, err);
     gpt_source_close(&source);

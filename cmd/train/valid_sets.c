@@ -42,7 +42,7 @@ static int open_set(struct gpt_valid_sets *sets, const struct gpt_named *named,
 
     p.corpus = corpus_of(named, plan);
     set->name = named->name;
-    GPT_TRY(gpt_train_find_data(&p.corpus, &sets->arena, first, err));
+    GPT_TRY(gpt_train_find_data(&p.corpus, NULL, &sets->arena, first, err));
     GPT_TRY(gpt_train_check_data_vocabulary(&p, plan->options, err));
     GPT_TRY(gpt_corpus_open(&set->corpus, &p.corpus, err));
     sets->n++;

@@ -23,6 +23,8 @@ void gpt_log_as_json(bool json);
 /* Drops messages above this level from now on, so that of several processes
  * only one speaks. */
 void gpt_log_limit(enum gpt_log_level level);
+/* True when messages of this level are printed. */
+bool gpt_log_wants(enum gpt_log_level level);
 void gpt_log(enum gpt_log_level level, const char *fmt, ...) GPT_PRINTF(2, 3);
 #define gpt_info(...) gpt_log(GPT_LOG_INFO, __VA_ARGS__)
 #define gpt_warn(...) gpt_log(GPT_LOG_WARNING, __VA_ARGS__)

@@ -17,8 +17,6 @@ void gpt_terminal_keep(void);
 /* stderr is a terminal, and this process is in its foreground. */
 bool gpt_terminal_foreground(void);
 
-/* True when messages of this level are printed. */
-bool gpt_log_wants(enum gpt_log_level level);
 bool gpt_log_is_json(void);
 
 #endif

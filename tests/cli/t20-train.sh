@@ -63,6 +63,14 @@ err_has 'its model has num_layers 2, the options say 1'
 expect 7 "planned into another run's directory" train --save whole --dry-run
 err_has 'whole: holds checkpoints of another run'
 check 'and nothing was made' test ! -e new
+cp -r whole altered
+rm -r altered/iter_00000[12]0
+weights=altered/iter_0000030/model_tp00_pp00.safetensors
+printf X | dd of="$weights" bs=1 conv=notrunc \
+    seek="$(($(wc -c <"$weights") - 1))" 2>/dev/null
+expect 0 'planned without reading weights' train --load altered --dry-run
+expect 3 'which the run reads' train --load altered
+err_has 'altered: CRC-32C is'
 
 (train --save unread; echo $? >status) 2>&1 | head -n 1 >first
 check 'messages that nothing reads end no run' test "$(cat status)" = 0

@@ -149,6 +149,18 @@ wait $job
 check 'and so does the one that waits for it' test $? = 1
 check 'which knows why' grep -F 'node 1 has --nnodes 2 --nproc-per-node 1' err.0
 next_port
+gpt-launch --master-addr 127.0.0.1 --master-port "$port" --nproc-per-node 2 \
+    --log-dir alone sh -c 'echo begun; sleep 600' >/dev/null 2>&1 &
+job=$!
+until_line alone/rank-1.log begun >/dev/null
+expect 2 'a second node of a job of one node ends' gpt-launch --nnodes 2 \
+    --node-rank 1 --master-addr 127.0.0.1 --master-port "$port" \
+    --nproc-per-node 2 true
+err_has 'and the first one to come --nnodes 1 --nproc-per-node 2'
+check 'and that job goes on, too' kill -0 $job
+kill $job
+wait $job
+next_port
 (node 0) >/dev/null 2>err.0 &
 job=$!
 (node 1) >/dev/null 2>err.1

@@ -51,6 +51,14 @@ expect 2 'a file of words, and words' train --train-iters 4 --data-path web \
 err_has '--data-args-path excludes --data-path'
 expect 2 'two files' train --train-iters 4 --data-args-path blend.txt \
     --per-split-data-args-path stages.txt
+for option in --train-data-path=web --data-stages=stages.txt; do
+    expect 2 "a file of words, and $option" train --train-iters 4 \
+        --data-args-path blend.txt "$option"
+    err_has "--data-args-path excludes"
+done
+echo '1 web 0.25' >odd.txt
+expect 2 'a file of too few words' train --train-iters 4 --data-args-path odd.txt
+err_has 'odd.txt: --data-path: word 1 of 3 is the number'
 : >empty.txt
 expect 3 'a file of no words' train --train-iters 4 --data-args-path empty.txt
 err_has 'empty.txt: names no data set'

@@ -408,7 +408,8 @@ check 'gpt-preprocess leaves nothing for want of descriptors' \
     --output-prefix x
 check 'gpt-reshape, too' enough_or_nothing gpt-reshape --load-path \
     "$golden/hf" --save-path x --to hf
-check 'gpt-train, too' enough_or_nothing $train --train-iters 1
+check 'gpt-train, too' enough_or_nothing $train --train-iters 1 \
+    --device cpu
 mkdir stays
 expect 0 'a journal that cannot be removed' env LD_PRELOAD="$preload" \
     GPT_PRELOAD=unlink:7:EIO gpt-preprocess --input older.jsonl $tok \

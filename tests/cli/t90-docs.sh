@@ -138,7 +138,7 @@ check 'gpt-checkpoint(5) has the names of all parameters' awk '
 
 # Every key of what programs print as JSON is a word of their page.
 keys_named() { # page: of what is in "out"; "config" and "state" are elsewhere
-    sed 's/"config":{[^}]*}//; s/"[^"]*":"[^"]*"/&\n/g' out |
+    sed 's/"config":{[^}]*}//; s/"state":.*"path"/"path"/; s/"[^"]*":"[^"]*"/&\n/g' out |
         grep -oE '"[a-z_0-9]+": *' | tr -d '": ' | sort -u >keys
     [ -s keys ] || return 1
     while read -r key; do
@@ -163,6 +163,18 @@ check 'gpt-dataset.1 names its keys, too' keys_named gpt-dataset.1
 hf=$top/tests/golden/hf
 shown gpt-reshape.1 gpt-reshape plan --load-path "$hf" --save-path none --json
 shown gpt-reshape.1 gpt-reshape diff "$hf" "$hf" --json
+shown gpt-reshape.1 gpt-reshape inspect "$top/tests/golden/trainer/accelerate" \
+    --json
+if [ -x "$BUILD/gpt-generate" ]; then
+    model="--load $hf --vocab-size 66 --tokenizer-type NullTokenizer"
+    # shellcheck disable=SC2086 # a word list
+    expect 0 'statistics' gpt-generate $model --prompt '1 2' --tokens 2 \
+        --stats-file stats
+    mv stats out
+    check 'gpt-generate.1 names their keys' keys_named gpt-generate.1
+    # shellcheck disable=SC2086 # a word list
+    shown gpt-generate.1 gpt-generate $model --perplexity megatron --prompt '1 2 3'
+fi
 shown gpt-train.1 gpt-train advise --config gpt2-124m --vocab-size 50257 \
     --gpus 2 --top 1 --json
 check 'a size is a whole number' grep -qE '"memory_limit_bytes":[^0-9]*[0-9]+,' out
