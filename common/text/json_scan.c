@@ -11,8 +11,8 @@
  * would be one too many. */
 #include "text/json_scan.h"
 
+#include "base/utf8.h"
 #include "text/json_blocks.h"
-#include "text/unicode.h"
 
 #include <assert.h>
 #include <string.h>
@@ -507,7 +507,8 @@ int gpt_scan_items(struct gpt_scan *s, char open, const char *want,
         do
             GPT_TRY(item(context));
         while (gpt_scan_more(s));
-    return gpt_scan_expect(s, close, close == '}' ? "',' or '}'" : "',' or ']'");
+    return gpt_scan_expect(s, close,
+                           close == '}' ? "',' or '}'" : "',' or ']'");
 }
 
 int gpt_scan_end(struct gpt_scan *s, const char *want)
