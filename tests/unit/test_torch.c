@@ -3,6 +3,7 @@
  * (tests/golden/make_torch.py makes more). Then pickles by hand, one row for
  * each rule of the machine. */
 #include "checkpoint/source.h"
+#include "checkpoint/safetensors/entry.h"
 #include "checkpoint/torch/torch.h"
 #include "base/hash.h"
 

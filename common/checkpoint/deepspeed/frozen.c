@@ -6,6 +6,7 @@
 
 #include "base/num.h"
 #include "checkpoint/huggingface/huggingface.h"
+#include "checkpoint/safetensors/entry.h"
 
 #include <stdio.h>
 

@@ -5,6 +5,7 @@
  * plan_native(). */
 #include "checkpoint/fill.h"
 #include "checkpoint/format.h"
+#include "checkpoint/huggingface/family.h"
 #include "checkpoint/native/manifest.h"
 #include "checkpoint/names.h"
 #include "checkpoint/native/native.h"
@@ -94,6 +95,7 @@ static int open_native(struct gpt_source *s, const char *path,
     s->files = gpt_checkpoint_files(c, &s->n_files);
     gpt_checkpoint_layout(c, &s->tp_size, &s->pp_size);
     gpt_run_state_take_origin(s);
+    s->family = gpt_hf_family_type(gpt_run_state_family(s->state));
     return list_files(s, err);
 }
 

@@ -5,6 +5,7 @@
 #include "checkpoint/fill.h"
 #include "checkpoint/native/native.h"
 #include "checkpoint/native/internal.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/small_file.h"
 
 #include "base/hash.h"
