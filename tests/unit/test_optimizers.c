@@ -5,6 +5,7 @@
 #include "tests/lib/tap.h"
 
 #include "base/memory.h"
+#include "train/noise.h"
 #include "train/optimizer.h"
 
 #include <math.h>
@@ -242,6 +243,16 @@ static void check_states(void)
        "descent takes the least memory, momentum less than AdamW");
 }
 
+/* Gradients of |G|^2 = 4 and noise of tr(S) = 12: means over n samples have
+ * squares of 4 + 12 / n. */
+static void check_noise_scale(void)
+{
+    is_near(gpt_noise_scale(10, 6, 2, 6), 3, 1e-12, 0, "a noise scale");
+    is_near(gpt_noise_scale(10 * 5, 6 * 5, 2, 6), 3, 1e-12, 0,
+            "of sums over five steps");
+    ok(isnan(gpt_noise_scale(12, 2, 2, 6)), "none where noise is all there is");
+}
+
 /* Boxes of a kind do not overlap in its buffer, and lie within it. */
 static void check_boxes(void)
 {
@@ -278,6 +289,7 @@ int main(void)
     for (size_t i = 0; i < GPT_COUNT(trials); i++)
         check_decoupled(&trials[i]);
     check_states();
+    check_noise_scale();
     check_boxes();
     be->queue_close(q);
     gpt_flat_free(&flat);
