@@ -158,10 +158,10 @@ END
         cc -shared -fPIC -DWEIGH -I '$top/common/model' -o nan.so bad.c &&
         cc -shared -fPIC -DWEIGH -DKEEP -I '$top/common/model' -o keep.so bad.c"
     expect 0 'without a plug-in' run 1
-    mv some.jsonl one.jsonl
+    mv some.jsonl plain.jsonl
     expect 0 'a plug-in that keeps the weights it is given' run 1 \
         --loss-plugin ./keep.so
-    check 'they are a mean over tokens' compare_metrics one.jsonl some.jsonl 4
+    check 'they are a mean over tokens' compare_metrics plain.jsonl some.jsonl 4
     expect 1 'a plug-in that fails' run 1 --loss-plugin ./bad.so
     err_has "loss plug-in 'bad': losses: the moon is down"
     expect 1 'weights that are not finite' run 1 --loss-plugin ./nan.so
