@@ -3,7 +3,7 @@
 #include "cmd/dataset/python_json.h"
 
 #include "base/json_string.h"
-#include "text/unicode.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

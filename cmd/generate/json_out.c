@@ -86,7 +86,9 @@ int gpt_json_add_logits(struct gpt_buf *b, const float *logits, int64_t vocab)
 int gpt_json_add_list(struct gpt_buf *b, const char *name,
                       const struct gpt_buf *list)
 {
-    GPT_TRY(gpt_buf_printf(b, ",\"%s\":[", name));
+    const bool first = b->len > 0 && b->data[b->len - 1] == '{';
+
+    GPT_TRY(gpt_buf_printf(b, "%s\"%s\":[", first ? "" : ",", name));
     if (list->len)
         GPT_TRY(gpt_buf_add(b, list->data + 1, list->len - 1));
     return gpt_buf_add(b, "]", 1);

@@ -28,8 +28,8 @@ int gpt_json_add_chosen(struct gpt_buf *b, const struct gpt_tokenizer *tok,
 int gpt_json_add_logits(struct gpt_buf *b, const float *logits,
                         int64_t vocab) GPT_MUST_USE;
 
-/* Adds a member of an object: a list of what the two calls above put into
- * `list`. */
+/* Adds a member of an object, after a comma where it is not the first: a list
+ * of the elements in `list`, each of which comes after a comma. */
 int gpt_json_add_list(struct gpt_buf *b, const char *name,
                       const struct gpt_buf *list) GPT_MUST_USE;
 

@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "base/utf8.h"
 #include "cmd/generate/detokenize.h"
 #include "cmd/generate/json_out.h"
 #include "cmd/generate/prompts_given.h"

@@ -228,16 +228,6 @@ int gpt_answer_echo(struct gpt_call_text *t, const struct gpt_call_text *echo)
 
 /* ---- choices ---- */
 
-/* The elements were written while the tokens came, each after a comma. */
-static int add_list(struct gpt_buf *b, const char *name,
-                    const struct gpt_buf *list)
-{
-    GPT_TRY(gpt_buf_printf(b, "\"%s\":[", name));
-    if (list->len)
-        GPT_TRY(gpt_buf_add(b, list->data + 1, list->len - 1));
-    return gpt_buf_add(b, "]", 1);
-}
-
 /* null and not absent: clients look at it without asking whether it is
  * there. */
 static int add_logprobs(const struct gpt_call_text *t, struct gpt_buf *b)
@@ -257,11 +247,8 @@ static int add_logprobs(const struct gpt_call_text *t, struct gpt_buf *b)
     GPT_TRY(gpt_buf_printf(b, ",\"logprobs\":{"));
     /* A chat has one list, whose elements have what the other three say of a
      * token. */
-    for (size_t i = 0; i < (t->call->chat ? 1 : GPT_COUNT(lists)); i++) {
-        if (i > 0)
-            GPT_TRY(gpt_buf_add(b, ",", 1));
-        GPT_TRY(add_list(b, lists[i].name, lists[i].list));
-    }
+    for (size_t i = 0; i < (t->call->chat ? 1 : GPT_COUNT(lists)); i++)
+        GPT_TRY(gpt_json_add_list(b, lists[i].name, lists[i].list));
     return gpt_buf_add(b, "}", 1);
 }
 

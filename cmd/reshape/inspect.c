@@ -12,6 +12,7 @@
 #include "checkpoint/adapter/adapter.h"
 #include "checkpoint/format.h"
 #include "checkpoint/names.h"
+#include "checkpoint/safetensors/entry.h"
 #include "checkpoint/torch/torch.h"
 #include "cmd/reshape/report.h"
 

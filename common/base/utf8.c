@@ -7,35 +7,38 @@
 
 size_t gpt_utf8_length(const void *p, size_t n)
 {
-    static const struct {
-        unsigned char last; /* of the leading bytes that this row is for */
-        unsigned char low, high; /* of the second byte */
-        unsigned char length;
-    } rows[] = {
-        {0x7f, 0, 0, 1},       {0xc1, 0, 0, 0},       {0xdf, 0x80, 0xbf, 2},
-        {0xe0, 0xa0, 0xbf, 3}, {0xec, 0x80, 0xbf, 3}, {0xed, 0x80, 0x9f, 3},
-        {0xef, 0x80, 0xbf, 3}, {0xf0, 0x90, 0xbf, 4}, {0xf3, 0x80, 0xbf, 4},
-        {0xf4, 0x80, 0x8f, 4}, {0xff, 0, 0, 0},
-    };
-    const unsigned char *s = p;
+    uint32_t code;
+
+    return n ? (size_t)gpt_utf8_decode(p, n, &code) : 0;
+}
+
+/* Eight bytes of ASCII at a time; a character beyond it is decoded alone, by
+ * the one function that knows what UTF-8 is, so that there is no second notion
+ * of it. Each character is whole before the next begins: no state is carried.
+ */
+size_t gpt_utf8_valid(const char *text, size_t len)
+{
+    const uint8_t *p = (const uint8_t *)text;
     size_t i = 0;
 
-    if (n == 0)
-        return 0;
-    /* The first row whose leading bytes reach this one; the table ends at 0xff.
-     * Second bytes are limited so that overlong forms, surrogates and code
-     * points above 10FFFF are malformed. */
-    while (s[0] > rows[i].last)
-        i++;
-    size_t length = rows[i].length;
-    if (length > n)
-        return 0;
-    if (length > 1 && (s[1] < rows[i].low || s[1] > rows[i].high))
-        return 0;
-    for (size_t k = 2; k < length; k++)
-        if ((s[k] & 0xc0) != 0x80)
-            return 0;
-    return length;
+    while (i < len) {
+        uint64_t word;
+
+        while (len - i >= sizeof(word)) {
+            memcpy(&word, p + i, sizeof(word));
+            if (word & 0x8080808080808080u)
+                break;
+            i += sizeof(word);
+        }
+        if (i == len)
+            break;
+        uint32_t cp;
+        int n = gpt_utf8_decode(p + i, len - i, &cp);
+        if (n == 0)
+            return i;
+        i += (size_t)n;
+    }
+    return len;
 }
 
 size_t gpt_utf8_count(const void *p, size_t n)

@@ -3,8 +3,6 @@
  * they went: base/json.h tells when a tree lacks something. */
 #include "checkpoint/run_state.h"
 
-#include "checkpoint/huggingface/family.h"
-
 #include <stdio.h>
 
 cJSON *gpt_run_state_make(int64_t iteration, int64_t train_samples,
@@ -84,15 +82,10 @@ static void read_ends(struct gpt_source *s)
     s->ends = ends;
 }
 
-/* The family whose type a state keeps, or NULL. */
-static const char *read_family(const cJSON *state)
+const char *gpt_run_state_family(const cJSON *state)
 {
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(state, GPT_RUN_FAMILY);
-    const struct gpt_hf_family *family =
-        cJSON_IsString(type) ? gpt_hf_family_find(type->valuestring, NULL)
-                             : NULL;
-
-    return family ? family->model_type : NULL;
+    return cJSON_GetStringValue(
+        cJSON_GetObjectItemCaseSensitive(state, GPT_RUN_FAMILY));
 }
 
 static int64_t token_of(const cJSON *state, const char *name, int64_t most,
@@ -115,7 +108,6 @@ void gpt_run_state_take_origin(struct gpt_source *s)
     s->bos_token_id =
         token_of(s->state, "bos_token_id", INT32_MAX, s->eos_token_id);
     read_ends(s);
-    s->family = read_family(s->state);
 }
 
 int64_t gpt_run_state_count(const cJSON *state, const char *key)

@@ -53,9 +53,13 @@ void gpt_run_state_put_tokens(cJSON *state, int64_t bos, int64_t eos,
  * nothing. */
 void gpt_run_state_put_family(cJSON *state, const char *family);
 
+/* The family that a state keeps, borrowed from it; NULL: none. It may be one
+ * that this version does not know. */
+const char *gpt_run_state_family(const cJSON *state);
+
 /* Fills in what the state of an open source says of its model's texts: the
- * tokens that begin and end them, and the family. What a state does not have,
- * or has out of range, stays unknown. */
+ * tokens that begin and end them. What a state does not have, or has out of
+ * range, stays unknown. */
 void gpt_run_state_take_origin(struct gpt_source *s);
 
 /* A count; 0 where there is no state (NULL), or it does not have it. */

@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "checkpoint/plan.h"
-#include "checkpoint/safetensors/safetensors.h"
 #include "model/config.h"
 #include "parallel/agreement.h"
 
@@ -127,36 +126,24 @@ int gpt_source_exists(bool *exists, const char *path,
 const struct gpt_tensor *gpt_source_find(const struct gpt_source *s,
                                          const char *name);
 
+enum { GPT_STORED_DIMS = 8 };
 /* A tensor as the files have it: their name, shape and order. */
 struct gpt_stored {
     const char *name;
     const char *file; /* NULL: in several */
     enum gpt_dtype dtype;
     int ndim;
-    int64_t shape[GPT_SAFETENSORS_DIMS];
+    int64_t shape[GPT_STORED_DIMS];
     int64_t slices;
     const char *packing; /* NULL, or how the elements are packed */
     int64_t bytes;       /* then: in the file */
 };
-/* That of an entry of a safetensors file. */
-struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,
-                                   const char *file);
 /* That of a tensor which lies in several files, or in no named one. */
 struct gpt_stored gpt_stored_tensor(const struct gpt_tensor *t);
-/* Appends to `t`, a tensor of its type and shape, all of an entry of `in`. */
-int gpt_stored_add(struct gpt_tensor *t, struct gpt_in *in,
-                   const struct gpt_safetensor *entry,
-                   struct gpt_err *err) GPT_MUST_USE;
 /* True in *equal when two vectors or matrices, which their pieces cover, have
  * one type, one shape and the same elements, which are read. */
 int gpt_tensor_equal(bool *equal, const struct gpt_tensor *a,
                      const struct gpt_tensor *b,
-                     struct gpt_err *err) GPT_MUST_USE;
-/* True in *equal when entries of two files, vectors or matrices, have one type,
- * one shape and the same elements, which are read. */
-int gpt_stored_equal(bool *equal, struct gpt_in *in_a,
-                     const struct gpt_safetensor *a, struct gpt_in *in_b,
-                     const struct gpt_safetensor *b,
                      struct gpt_err *err) GPT_MUST_USE;
 typedef int gpt_stored_visit(void *context, const struct gpt_stored *tensor,
                              struct gpt_err *err);

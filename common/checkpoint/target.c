@@ -10,6 +10,7 @@
 #include "checkpoint/run_state.h"
 #include "model/params.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -99,12 +100,51 @@ int gpt_target_files(struct gpt_target *t, int64_t n, struct gpt_err *err)
     return GPT_OK;
 }
 
+int gpt_target_resizes(struct gpt_target *t, int64_t n, struct gpt_err *err)
+{
+    assert(!t->resized);
+    t->room = n;
+    return gpt_new(&t->resized, (size_t)n, sizeof(*t->resized),
+                   "vocabulary tables", err);
+}
+
+int gpt_target_find(struct gpt_target *t, const char *name,
+                    const struct gpt_param *param,
+                    const struct gpt_tensor **out, struct gpt_err *err)
+{
+    const struct gpt_tensor *in = gpt_source_find(t->source, name);
+
+    if (!in)
+        return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", t->source->dir,
+                        name);
+    if (in->ndim != param->ndim || in->shape[0] < 1 ||
+        (in->ndim == 2 && in->shape[1] != param->shape[1]) ||
+        (in->shape[0] != param->shape[0] && !param->vocab_rows))
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: tensor '%s' is %lld x %lld, its model says "
+                        "%lld x %lld",
+                        t->source->dir, name, (long long)in->shape[0],
+                        (long long)(in->ndim == 2 ? in->shape[1] : 1),
+                        (long long)param->shape[0], (long long)param->shape[1]);
+    *out = in;
+    if (in->shape[0] == param->shape[0])
+        return GPT_OK;
+    assert(t->n_resized < t->room);
+    struct gpt_tensor *to = &t->resized[t->n_resized++];
+    *to = gpt_tensor_make(in->name, in->dtype, param->ndim, param->shape);
+    *out = to;
+    return gpt_tensor_resize(to, in, strcmp(name, param->name) == 0, err);
+}
+
 /* The plan's tensors are views of the source's, so a target is closed before
  * its source. */
 void gpt_target_close(struct gpt_target *t)
 {
     if (t->format)
         t->format->free_plan(t);
+    for (int64_t i = 0; i < t->n_resized; i++)
+        gpt_tensor_free(&t->resized[i]);
+    gpt_free(t->resized);
     gpt_free(t->files);
     gpt_arena_free(&t->arena);
     *t = (struct gpt_target){0};

@@ -52,6 +52,8 @@ struct gpt_target {
 
     /* private */
     void *data; /* of the front end */
+    struct gpt_tensor *resized; /* vocabulary tables of another height */
+    int64_t n_resized, room;
     struct gpt_arena arena;
 };
 
@@ -83,5 +85,19 @@ int gpt_target_layout(const struct gpt_target *t, int64_t tp_rank,
 /* For front ends: allocates t->files for n files. */
 int gpt_target_files(struct gpt_target *t, int64_t n,
                      struct gpt_err *err) GPT_MUST_USE;
+
+/* For front ends: makes room for n tables that gpt_target_find() resizes. */
+struct gpt_param;
+int gpt_target_resizes(struct gpt_target *t, int64_t n,
+                       struct gpt_err *err) GPT_MUST_USE;
+/* For front ends: *out becomes the source's tensor of that name, a parameter or
+ * a state of it, with as many rows as the output has. Dummy rows that are new
+ * repeat the last row of a parameter, as Megatron's converters have it, and are
+ * zero in optimizer state, which no step has touched. It lives as long as the
+ * target. GPT_EDATA when there is none, or its shape is not the parameter's. */
+int gpt_target_find(struct gpt_target *t, const char *name,
+                    const struct gpt_param *param,
+                    const struct gpt_tensor **out,
+                    struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -1,6 +1,7 @@
 /* Pairs as tokens; see pair.h. Start at gpt_pair_encode(). */
 #include "generate/pair.h"
 
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 /* Spaces at a context's end belong to the continuation, since a token begins

@@ -6,7 +6,7 @@
  * keeps it. */
 #include "text/jinja_internal.h"
 
-#include "text/unicode.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

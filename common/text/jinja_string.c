@@ -3,6 +3,7 @@
  * that is none counts as a character of its own. */
 #include "text/jinja_internal.h"
 
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "text/jinja_internal.h"
 
 #include "base/json_string.h"
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 #include <math.h>

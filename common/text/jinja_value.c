@@ -3,6 +3,7 @@
  * and an undefined value is empty, but no member of it is. */
 #include "text/jinja_internal.h"
 
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 #include <errno.h>

@@ -11,8 +11,8 @@
  * would be one too many. */
 #include "text/json_scan.h"
 
+#include "base/utf8.h"
 #include "text/json_blocks.h"
-#include "text/unicode.h"
 
 #include <assert.h>
 #include <string.h>
@@ -494,4 +494,25 @@ int gpt_scan_skip(struct gpt_scan *s)
             GPT_TRY(gpt_scan_key(s, &raw, &escaped));
     } while (s->depth);
     return GPT_OK;
+}
+
+int gpt_scan_items(struct gpt_scan *s, char open, const char *want,
+                   gpt_scan_item *item, void *context)
+{
+    const char close = open == '{' ? '}' : ']';
+
+    GPT_TRY(gpt_scan_expect(s, open, want));
+    gpt_scan_space(s);
+    if (!gpt_scan_at(s, close))
+        do
+            GPT_TRY(item(context));
+        while (gpt_scan_more(s));
+    return gpt_scan_expect(s, close,
+                           close == '}' ? "',' or '}'" : "',' or ']'");
+}
+
+int gpt_scan_end(struct gpt_scan *s, const char *want)
+{
+    gpt_scan_space(s);
+    return s->p == s->end ? GPT_OK : gpt_scan_unexpected(s, want);
 }

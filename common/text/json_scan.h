@@ -78,5 +78,13 @@ int gpt_scan_key(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
     GPT_MUST_USE;
 /* Passes over any value, which is checked. */
 int gpt_scan_skip(struct gpt_scan *s) GPT_MUST_USE;
+/* Passes over white space and a list or an object, which begins with `open`,
+ * '[' or '{', and is `want` in a message. item() takes each of its values, or
+ * each key and value: the cursor is on it, and then after it. */
+typedef int gpt_scan_item(void *context);
+int gpt_scan_items(struct gpt_scan *s, char open, const char *want,
+                   gpt_scan_item *item, void *context) GPT_MUST_USE;
+/* Passes over white space, after which the text ends. */
+int gpt_scan_end(struct gpt_scan *s, const char *want) GPT_MUST_USE;
 
 #endif

@@ -96,30 +96,30 @@ static int take_element(struct gpt_jsonl *j, struct field *f)
 }
 
 /* A list of strings is several texts of one document. */
-static int take_list(struct gpt_jsonl *j, struct field *f)
-{
-    struct gpt_scan *s = &j->scan;
+struct text_list {
+    struct gpt_jsonl *j;
+    struct field *field;
+};
 
-    s->p++;
-    gpt_scan_space(s);
-    if (gpt_scan_at(s, ']')) {
-        s->p++;
-        return GPT_OK;
-    }
-    do
-        GPT_TRY(take_element(j, f));
-    while (gpt_scan_more(s));
-    return gpt_scan_expect(s, ']', "',' or ']'");
+static int take_item(void *context)
+{
+    const struct text_list *list = context;
+
+    return take_element(list->j, list->field);
 }
 
 /* Forgets what an earlier key of the same name has given. */
 static int take_value(struct gpt_jsonl *j, struct field *f)
 {
+    struct text_list list = {j, f};
+
     f->found = true;
     f->n = 0;
     f->wrong = NULL;
     gpt_scan_space(&j->scan);
-    return gpt_scan_at(&j->scan, '[') ? take_list(j, f) : take_element(j, f);
+    return gpt_scan_at(&j->scan, '[')
+               ? gpt_scan_items(&j->scan, '[', "a list", take_item, &list)
+               : take_element(j, f);
 }
 
 /* The wanted fields are few, so that a row of comparisons is the fastest. */
@@ -135,8 +135,9 @@ static struct field *find_field(struct gpt_jsonl *j, struct gpt_str key)
 }
 
 /* Takes a key and its value: a wanted one is kept, any other is passed over. */
-static int take_member(struct gpt_jsonl *j)
+static int take_member(void *context)
 {
+    struct gpt_jsonl *j = context;
     struct gpt_str key;
     bool escaped;
 
@@ -154,21 +155,8 @@ static int take_member(struct gpt_jsonl *j)
 /* The line must be one object and nothing after it. */
 static int scan_object(struct gpt_jsonl *j)
 {
-    struct gpt_scan *s = &j->scan;
-
-    GPT_TRY(gpt_scan_expect(s, '{', "an object"));
-    gpt_scan_space(s);
-    if (gpt_scan_at(s, '}')) {
-        s->p++;
-    } else {
-        do
-            GPT_TRY(take_member(j));
-        while (gpt_scan_more(s));
-        GPT_TRY(gpt_scan_expect(s, '}', "',' or '}'"));
-    }
-    gpt_scan_space(s);
-    return s->p == s->end ? GPT_OK
-                          : gpt_scan_unexpected(s, "the end of the line");
+    GPT_TRY(gpt_scan_items(&j->scan, '{', "an object", take_member, j));
+    return gpt_scan_end(&j->scan, "the end of the line");
 }
 
 int gpt_jsonl_open(struct gpt_jsonl **out, const char *const *keys,

@@ -1,10 +1,7 @@
-/* The part of unicode.h that is too long to be inline. Start at
- * gpt_utf8_valid(). */
+/* The part of unicode.h that is too long to be inline. */
 #include "text/unicode.h"
 
 #include "text/unicode_nfc.h"
-
-#include <string.h>
 
 bool gpt_unicode_in(const uint32_t (*ranges)[2], size_t n, uint32_t cp)
 {
@@ -19,35 +16,6 @@ bool gpt_unicode_in(const uint32_t (*ranges)[2], size_t n, uint32_t cp)
             high = middle;
     }
     return low < n && cp >= ranges[low][0];
-}
-
-/* Eight bytes of ASCII at a time; a character beyond it is decoded alone, by
- * the one function that knows what UTF-8 is, so that there is no second notion
- * of it. Each character is whole before the next begins: no state is carried.
- */
-size_t gpt_utf8_valid(const char *text, size_t len)
-{
-    const uint8_t *p = (const uint8_t *)text;
-    size_t i = 0;
-
-    while (i < len) {
-        uint64_t word;
-
-        while (len - i >= sizeof(word)) {
-            memcpy(&word, p + i, sizeof(word));
-            if (word & 0x8080808080808080u)
-                break;
-            i += sizeof(word);
-        }
-        if (i == len)
-            break;
-        uint32_t cp;
-        int n = gpt_utf8_decode(p + i, len - i, &cp);
-        if (n == 0)
-            return i;
-        i += (size_t)n;
-    }
-    return len;
 }
 
 bool gpt_unicode_is_word(uint32_t cp)

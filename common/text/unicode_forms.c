@@ -2,6 +2,7 @@
  * unicode_nfc.c. Start at gpt_grapheme_len(). */
 #include "text/unicode_forms.h"
 
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 /* ---- marks and letters ---- */

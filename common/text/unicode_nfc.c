@@ -9,7 +9,7 @@
  * characters, sort marks by class, compose again. */
 #include "text/unicode_forms.h"
 
-#include "text/unicode.h"
+#include "base/utf8.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #include "tokenizer/added_tokens.h"
 
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "text/str.h"
 #include "text/unicode.h"
 #include "tokenizer/ids.h"

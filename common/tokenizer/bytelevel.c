@@ -3,7 +3,7 @@
  * their order. Start at gpt_byte_letter(). */
 #include "tokenizer/bytelevel.h"
 
-#include "text/unicode.h"
+#include "base/utf8.h"
 
 #include <assert.h>
 

@@ -2,7 +2,7 @@
  * two lists that are searched for in texts. Start at gpt_hf_read_added(). */
 #include "base/memory.h"
 #include "base/num.h"
-#include "text/unicode.h"
+#include "base/utf8.h"
 #include "text/unicode_nfc.h"
 #include "tokenizer/bytelevel.h"
 #include "tokenizer/family_hf.h"

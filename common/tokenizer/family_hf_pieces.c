@@ -7,7 +7,7 @@
  * each piece is searched by the model (unigram.h, words.h) or is known. Start
  * at pieces_encode(), and read upwards. */
 #include "base/memory.h"
-#include "text/unicode.h"
+#include "base/utf8.h"
 #include "tokenizer/bpe/cache.h"
 #include "tokenizer/family_hf_pieces.h"
 #include "tokenizer/tokenizer_json_parts.h"

@@ -5,7 +5,7 @@
 
 #include "base/json_string.h"
 #include "base/num.h"
-#include "text/unicode.h"
+#include "base/utf8.h"
 #include "tokenizer/ids.h"
 #include "tokenizer/pretok.h"
 #include "tokenizer/hf_files.h"

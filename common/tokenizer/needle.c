@@ -1,6 +1,7 @@
 /* See needle.h. Start at gpt_needle_find(). */
 #include "tokenizer/needle.h"
 
+#include "base/utf8.h"
 #include "text/unicode.h"
 #include "text/unicode_forms.h"
 

@@ -2,6 +2,8 @@
  * the others from the classes of unicode.h. Start at gpt_ch_wide(). */
 #include "tokenizer/pretok_chars.h"
 
+#include "base/utf8.h"
+
 #define LOWER(c) ((c) >= 'a' && (c) <= 'z')
 #define UPPER(c) ((c) >= 'A' && (c) <= 'Z')
 #define BITS(c)                                                                \

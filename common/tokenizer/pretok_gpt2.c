@@ -9,6 +9,7 @@
  * Start at gpt_pretok_gpt2(). */
 #include "tokenizer/pretok_gpt2.h"
 
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 #include <assert.h>

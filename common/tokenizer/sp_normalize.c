@@ -11,7 +11,7 @@
  * can do no harm. */
 #include "tokenizer/sp_normalize.h"
 
-#include "text/unicode.h"
+#include "base/utf8.h"
 
 #include <assert.h>
 #include <string.h>

@@ -49,29 +49,23 @@ static bool is_key(struct gpt_str key, const char *name)
     return gpt_str_equal(key, name, strlen(name));
 }
 
-typedef int member_fn(struct splitting *s, struct gpt_str key);
-
-/* Calls fn with the cursor on the value of each member, which fn passes over. A
- * key with escapes is compared as it is written, and so is none of those that
- * are wanted. */
-static int each_member(struct splitting *s, member_fn *fn)
+/* Takes a key; the cursor is then on its value. A key with escapes is compared
+ * as it is written, and so is none of those that are wanted. */
+static int take_key(struct splitting *s, struct gpt_str *key)
 {
-    struct gpt_str key;
     bool escaped;
 
-    GPT_TRY(gpt_scan_expect(&s->scan, '{', "an object"));
+    GPT_TRY(gpt_scan_key(&s->scan, key, &escaped));
     gpt_scan_space(&s->scan);
-    if (!gpt_scan_at(&s->scan, '}'))
-        do {
-            GPT_TRY(gpt_scan_key(&s->scan, &key, &escaped));
-            gpt_scan_space(&s->scan);
-            GPT_TRY(fn(s, key));
-        } while (gpt_scan_more(&s->scan));
-    return gpt_scan_expect(&s->scan, '}', "',' or '}'");
+    return GPT_OK;
 }
 
-static int split_model(struct splitting *s, struct gpt_str key)
+static int split_model(void *context)
 {
+    struct splitting *s = context;
+    struct gpt_str key;
+
+    GPT_TRY(take_key(s, &key));
     if (is_key(key, "vocab"))
         return leave_out(s, &s->file->vocab);
     if (is_key(key, "merges"))
@@ -80,10 +74,14 @@ static int split_model(struct splitting *s, struct gpt_str key)
 }
 
 /* The vocabulary and the merges are members of `model`. */
-static int split_root(struct splitting *s, struct gpt_str key)
+static int split_root(void *context)
 {
+    struct splitting *s = context;
+    struct gpt_str key;
+
+    GPT_TRY(take_key(s, &key));
     return is_key(key, "model") && gpt_scan_at(&s->scan, '{')
-               ? each_member(s, split_model)
+               ? gpt_scan_items(&s->scan, '{', "an object", split_model, s)
                : gpt_scan_skip(&s->scan);
 }
 
@@ -93,7 +91,7 @@ static int split_file(struct splitting *s, size_t len, struct gpt_err *err)
     s->scan.begin = s->scan.p = (const uint8_t *)s->copied;
     s->scan.end = s->scan.begin + len;
     s->scan.err = err;
-    GPT_TRY(each_member(s, split_root));
+    GPT_TRY(gpt_scan_items(&s->scan, '{', "an object", split_root, s));
     return copy_rest(s, s->copied,
                      (size_t)((const char *)s->scan.end - s->copied));
 }

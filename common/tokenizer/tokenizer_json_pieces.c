@@ -4,7 +4,7 @@
 #include "tokenizer/tokenizer_json_pieces.h"
 
 #include "text/base64.h"
-#include "text/unicode.h"
+#include "base/utf8.h"
 #include "tokenizer/ids.h"
 #include "tokenizer/tokenizer_json_parts.h"
 

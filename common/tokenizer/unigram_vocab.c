@@ -135,8 +135,9 @@ static int read_score(struct reading *r, double *score)
 }
 
 /* ["text", -1.5] */
-static int read_entry(struct reading *r)
+static int read_entry(void *context)
 {
+    struct reading *r = context;
     struct gpt_unigram *u = r->u;
     size_t len;
 
@@ -160,17 +161,6 @@ static int read_entry(struct reading *r)
     GPT_TRY(read_score(r, &u->scores[u->n]));
     u->n++;
     return gpt_scan_expect(&r->scan, ']', "the end of a token's list");
-}
-
-static int read_entries(struct reading *r)
-{
-    GPT_TRY(gpt_scan_expect(&r->scan, '[', "a list of tokens and scores"));
-    gpt_scan_space(&r->scan);
-    if (!gpt_scan_at(&r->scan, ']'))
-        do
-            GPT_TRY(read_entry(r));
-        while (gpt_scan_more(&r->scan));
-    return gpt_scan_expect(&r->scan, ']', "',' or ']'");
 }
 
 /* ---- tables ---- */
@@ -203,7 +193,8 @@ int gpt_unigram_read(struct gpt_unigram *u, struct gpt_str vocab,
     fill_powers(r.powers);
     GPT_TRY(gpt_new(&r.text, vocab.len + GPT_SCAN_SLACK, 1, "a vocabulary",
                     err));
-    status = read_entries(&r);
+    status = gpt_scan_items(&r.scan, '[', "a list of tokens and scores",
+                            read_entry, &r);
     gpt_free(r.text);
     if (status != GPT_OK) {
         gpt_context(err, "%s", what);

@@ -252,10 +252,19 @@ static int no_pair(struct loading *l, long long number)
                     "tokens", l->merge_file, number);
 }
 
-/* Reads "left right" or ["left", "right"]; their letters go to `room`, which
- * each merge overwrites. */
-static int take_merge(struct loading *l, struct gpt_scan *s, char *room)
+struct merge_list {
+    struct loading *l;
+    struct gpt_scan scan;
+    char *room; /* for the letters of a merge, which each overwrites */
+};
+
+/* Reads "left right" or ["left", "right"]. */
+static int take_merge(void *context)
 {
+    struct merge_list *list = context;
+    struct loading *l = list->l;
+    struct gpt_scan *s = &list->scan;
+    char *room = list->room;
     long long number = (long long)l->v->n_merges + 1;
     struct gpt_str half[2];
     size_t n = 0, len;
@@ -284,30 +293,19 @@ static int take_merge(struct loading *l, struct gpt_scan *s, char *room)
     return add_merge(l, &h);
 }
 
-static int take_merges(struct loading *l, struct gpt_scan *s, char *room)
-{
-    GPT_TRY(gpt_scan_expect(s, '[', "a list of merges"));
-    gpt_scan_space(s);
-    if (gpt_scan_at(s, ']'))
-        return GPT_OK;
-    do
-        GPT_TRY(take_merge(l, s, room));
-    while (gpt_scan_more(s));
-    return gpt_scan_expect(s, ']', "',' or ']'");
-}
-
 /* An array in tokenizer.json, of either form of merges. */
 static int load_merge_list(struct loading *l, struct gpt_str json)
 {
-    struct gpt_scan s = gpt_scan_of(json, l->err);
-    char *room;
+    struct merge_list list = {l, gpt_scan_of(json, l->err), NULL};
 
-    gpt_scan_space(&s);
-    if (!gpt_scan_at(&s, '['))
+    gpt_scan_space(&list.scan);
+    if (!gpt_scan_at(&list.scan, '['))
         return gpt_fail(l->err, GPT_EDATA, "%s: not an array", l->merge_file);
-    GPT_TRY(gpt_new(&room, json.len + GPT_SCAN_SLACK, 1, "merges", l->err));
-    int status = take_merges(l, &s, room);
-    gpt_free(room);
+    GPT_TRY(gpt_new(&list.room, json.len + GPT_SCAN_SLACK, 1, "merges",
+                    l->err));
+    int status = gpt_scan_items(&list.scan, '[', "a list of merges", take_merge,
+                                &list);
+    gpt_free(list.room);
     return status;
 }
 

@@ -8,7 +8,7 @@
  * bytes, some of them joined to a beginning: gpt_chars_expand() parts it. */
 #include "tokenizer/vocab_chars.h"
 
-#include "text/unicode.h"
+#include "base/utf8.h"
 #include "tokenizer/sp_model.h"
 #include "tokenizer/sp_normalize.h"
 #include "tokenizer/token_map.h"

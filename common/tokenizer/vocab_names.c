@@ -55,8 +55,9 @@ static void read_integer(struct entry *e, const char *p, const char *end)
 }
 
 /* Reads "text": id, with the cursor before the quote. */
-static int read_entry(struct reading *r)
+static int read_entry(void *context)
 {
+    struct reading *r = context;
     struct gpt_scan *s = &r->scan;
     struct gpt_vocab_names *names = r->names;
     struct entry e = {.text = names->letters + names->n_letters};
@@ -80,21 +81,8 @@ static int read_entry(struct reading *r)
 
 static int read_entries(struct reading *r)
 {
-    struct gpt_scan *s = &r->scan;
-
-    GPT_TRY(gpt_scan_expect(s, '{', "an object"));
-    gpt_scan_space(s);
-    if (gpt_scan_at(s, '}')) {
-        s->p++;
-    } else {
-        do
-            GPT_TRY(read_entry(r));
-        while (gpt_scan_more(s));
-        GPT_TRY(gpt_scan_expect(s, '}', "',' or '}'"));
-    }
-    gpt_scan_space(s);
-    return s->p == s->end ? GPT_OK
-                          : gpt_scan_unexpected(s, "the end of the file");
+    GPT_TRY(gpt_scan_items(&r->scan, '{', "an object", read_entry, r));
+    return gpt_scan_end(&r->scan, "the end of the file");
 }
 
 /* The letters have room for the whole text from the beginning, as no token is

@@ -83,6 +83,24 @@ lint_finds order 'cmd/b/main.c:1: must not include cmd/a/own.h' \
 echo '#include "text/high.h"' >>tree/kernels/cpu/cpu.h
 lint_finds order 'must not include common/text/high.h' \
     'kernels include more than base'
+mkdir -p tree/common/checkpoint/torch tree/common/checkpoint/gguf
+echo '#include "base/low.h"' >tree/common/checkpoint/plan.h
+echo '#include "checkpoint/plan.h"' >tree/common/checkpoint/torch/torch.h
+echo '#include "checkpoint/torch/torch.h"' >tree/common/checkpoint/gguf/gguf.h
+expect 0 'a format includes a container of files' perl "$lint" -C tree order
+echo '#include "checkpoint/gguf/gguf.h"' >tree/common/checkpoint/torch/zip.h
+lint_finds order 'must not include common/checkpoint/gguf/gguf.h' \
+    'a container of files includes a format'
+mkdir -p tree/common/checkpoint/pth tree/common/checkpoint/gguf
+echo '#include "base/low.h"' >tree/common/checkpoint/pth/pth.h
+echo '#include "checkpoint/pth/pth.h"' >tree/common/checkpoint/plan.h
+lint_finds order 'must not include common/checkpoint/pth/pth.h' \
+    'what all formats share includes one'
+mkdir -p tree/common/checkpoint/pth tree/common/checkpoint/gguf
+echo '#include "base/low.h"' >tree/common/checkpoint/pth/pth.h
+echo '#include "checkpoint/pth/pth.h"' >tree/common/checkpoint/gguf/gguf.h
+lint_finds order 'must not include common/checkpoint/pth/pth.h' \
+    'a format includes another'
 echo '#include "base/lost.h"' >>tree/common/text/high.c
 lint_finds order "no file 'base/lost.h'" 'an include that is not there'
 

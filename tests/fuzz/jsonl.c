@@ -2,7 +2,7 @@
  * accepts must be UTF-8; a line that it refuses must be GPT_EDATA with a
  * message. */
 #include "text/jsonl.h"
-#include "text/unicode.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -125,6 +125,11 @@ sub folder { my ($f) = @_; $f =~ s{/[^/]*$}{}; return $f }
 my %rank = (base => 0, door => 1, text => 2, tokenizer => 3, data => 4,
             parallel => 5, model => 6, checkpoint => 7, train => 8,
             generate => 9);
+# Inside of common/checkpoint: what all formats share, the containers of files,
+# and the formats. One includes none of its own height.
+my %height = ('' => 0, safetensors => 1, torch => 2, huggingface => 3, dcp => 4,
+              map { $_ => 5 } qw(adapter deepspeed gguf llmc megatron native
+                                 pth));
 my %exists = map { $_ => 1 } @files;
 
 sub resolve {
@@ -144,6 +149,14 @@ sub includes {
         push @found, [$1, $line, resolve($file, $1)];
     }
     return @found;
+}
+
+# True when a file of common/checkpoint may include another of it.
+sub may_include_format {
+    my ($from, $to) = map { m{^common/checkpoint/(?:(\w+)/)?} ? $1 // '' : '' }
+        @_;
+    return $from eq $to || defined $height{$from} && defined $height{$to} &&
+        $height{$to} < $height{$from};
 }
 
 # True when a file of the product may include another.
@@ -167,6 +180,8 @@ sub may_include {
     $low = 'door' if $door;
     return 0 unless defined $low && defined $rank{$low} &&
         defined $rank{$high};
+    return may_include_format($from, $to)
+        if $low eq 'checkpoint' && $high eq 'checkpoint';
     return $rank{$low} <= $rank{$high};
 }
 

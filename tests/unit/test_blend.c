@@ -104,6 +104,9 @@ static void test_sizes(void)
     is_int(gpt_blend_build(&b, &w, 0, 1, &err), GPT_EUSAGE, "no data set");
     is_int(gpt_blend_build(&b, &w, 40000, 1, &err), GPT_EUSAGE,
            "too many data sets");
+    is_int(gpt_blend_build(&b, &w, 1, -1, &err), GPT_EUSAGE, "no samples");
+    is_int(gpt_blend_build(&b, &w, 1, UINT32_MAX + 1LL, &err), GPT_EUSAGE,
+           "too many samples");
 }
 
 static void test_arguments(void)

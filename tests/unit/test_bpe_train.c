@@ -3,6 +3,7 @@
  * with Hugging Face's trainer. */
 #include "base/memory.h"
 #include "tests/lib/tap.h"
+#include "tokenizer/bpe/train_pairs.h"
 #include "tokenizer/bytelevel.h"
 #include "cmd/vocab/piece_count.h"
 
@@ -168,8 +169,35 @@ static void test_counter(void)
     gpt_piece_counter_close(b);
 }
 
+/* A heap of many pairs, of which some have equal counts and some fall. */
+static void test_order(void)
+{
+    enum { N = 500 };
+    struct gpt_bpe_pairs pairs = {.n = 0};
+    struct gpt_err err;
+    int64_t last = INT64_MAX;
+    int32_t left = 0;
+    int taken = 0, wrong = 0;
+
+    for (int32_t i = 0; i < N; i++) {
+        const struct gpt_bpe_pair pair = {i, 1, 1 + i * 7919 % 101, NULL, 0};
+
+        wrong += gpt_bpe_pairs_add(&pairs, &pair, &err) != GPT_OK;
+    }
+    for (int32_t i = 0; i < N; i += 3)
+        gpt_bpe_pairs_lower(&pairs, i, 1, i * 7919 % 101 / 2);
+    for (struct gpt_bpe_pair *p; (p = gpt_bpe_pairs_take(&pairs)); taken++) {
+        wrong += p->count > last || (p->count == last && p->left < left);
+        last = p->count;
+        left = p->left;
+    }
+    ok(taken == N && wrong == 0, "pairs come by falling counts");
+    gpt_bpe_pairs_free(&pairs);
+}
+
 int main(void)
 {
+    test_order();
     test_cases();
     test_long_piece();
     test_counter();

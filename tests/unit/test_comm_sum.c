@@ -84,6 +84,21 @@ static void test_type(enum gpt_dtype type, enum gpt_reduce op)
     ok(memcmp(own, want, bytes) == 0, "into one of them");
 }
 
+/* Integers that a double does not hold; sums wrap. */
+static void test_integers(void)
+{
+    const int64_t a[3] = {INT64_MAX, -5, (1LL << 53) + 1}, b[3] = {1, 3, -7};
+    const uint8_t *const from[2] = {(const uint8_t *)a, (const uint8_t *)b};
+    int64_t sum[3], most[3];
+
+    gpt_reduce_of(GPT_I64)((uint8_t *)sum, from, 2, 3, GPT_SUM);
+    gpt_reduce_of(GPT_I64)((uint8_t *)most, from, 2, 3, GPT_MAX);
+    ok(sum[0] == INT64_MIN && sum[1] == -2 && sum[2] == (1LL << 53) - 6,
+       "sums of integers");
+    ok(most[0] == a[0] && most[1] == b[1] && most[2] == a[2],
+       "maxima of integers");
+}
+
 int main(void)
 {
     static const enum gpt_dtype types[] = {GPT_F32, GPT_F64, GPT_BF16, GPT_F16};
@@ -93,6 +108,7 @@ int main(void)
             test_type(types[i], GPT_SUM);
             test_type(types[i], GPT_MAX);
         }
+    test_integers();
     ok(!gpt_reduce_of(GPT_U16), "other types have no sums");
     return tap_done();
 }

@@ -3,6 +3,7 @@
  * writer, which need no model. */
 #include "generate/generate.h"
 #include "generate/beams.h"
+#include "generate/prefix.h"
 #include "cmd/generate/writer.h"
 #include "generate/text.h"
 #include "tests/lib/model.h"
@@ -213,6 +214,60 @@ static int search(struct model *m, const struct gpt_request *requests,
                               err);
     gpt_decoder_close(d);
     return rc;
+}
+
+/* Computes a prompt of n tokens in the first slot, and keeps its beginning. */
+static void keep(struct gpt_prefixes *p, struct gpt_decoder *d,
+                 const int32_t *prompt, int64_t n)
+{
+    struct gpt_err err = {0};
+    float logits[272];
+
+    gpt_decoder_truncate(d, 0, 0);
+    must(gpt_decoder_append(d, 0, prompt, n, GPT_LOGITS_LAST, logits, &err),
+         &err);
+    must(gpt_prefixes_keep(p, d, 0, prompt, n, &err), &err);
+}
+
+/* Of two beginnings that are kept the longest is found, and the one that was
+ * used least recently makes room. */
+static void test_prefixes(void)
+{
+    enum { N = 2 * GPT_DECODE_CHUNK + 10 };
+    static int32_t alike[3][N];
+    struct gpt_config c = config();
+    struct gpt_prefixes *p = NULL;
+    struct gpt_err err = {0};
+    struct model m;
+    int64_t cached = 0;
+
+    c.max_positions = N;
+    open_model(&m, c);
+    struct gpt_decoder *d = decoder_of(&m, 3, N);
+    must(gpt_prefixes_open(&p, d, 1, 2, &err), &err);
+    /* the second is like the first for one block, the third like none */
+    for (int i = 0; i < N; i++) {
+        alike[1][i] = i < GPT_DECODE_CHUNK + 5 ? 0 : 1;
+        alike[2][i] = 2;
+    }
+    keep(p, d, alike[0], N);
+    is_int(gpt_prefixes_find(p, alike[1], N), GPT_DECODE_CHUNK, "a beginning");
+    keep(p, d, alike[1], N);
+    is_int(gpt_prefixes_find(p, alike[1], N), 2 * GPT_DECODE_CHUNK,
+           "the longest of two");
+    is_int(gpt_prefixes_find(p, alike[0], N), 2 * GPT_DECODE_CHUNK,
+           "whichever comes first");
+    must(gpt_prefixes_copy(p, d, 0, alike[0], N, &cached, &err), &err);
+    ok(cached == 2 * GPT_DECODE_CHUNK && gpt_decoder_length(d, 0) == cached,
+       "is copied");
+    keep(p, d, alike[2], N);
+    is_int(gpt_prefixes_find(p, alike[0], N), 2 * GPT_DECODE_CHUNK,
+           "what was copied stays");
+    is_int(gpt_prefixes_find(p, alike[1], N), GPT_DECODE_CHUNK,
+           "what was not makes room");
+    gpt_prefixes_close(p);
+    gpt_decoder_close(d);
+    close_model(&m);
 }
 
 static void test_failures(struct model *m)
@@ -464,6 +519,7 @@ int main(void)
     test_stop_strings(&m);
     close_model(&m);
     test_damage();
+    test_prefixes();
     test_writer();
     return tap_done();
 }

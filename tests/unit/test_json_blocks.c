@@ -4,7 +4,7 @@
 #include "tests/lib/tap.h"
 #include "text/json_blocks.h"
 #include "text/json_scan.h"
-#include "text/unicode.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "tests/lib/tap.h"
 
 #include "base/memory.h"
+#include "train/noise.h"
 #include "train/optimizer.h"
 
 #include <math.h>
@@ -242,6 +243,16 @@ static void check_states(void)
        "descent takes the least memory, momentum less than AdamW");
 }
 
+/* Gradients of |G|^2 = 4 and noise of tr(S) = 12: means over n samples have
+ * squares of 4 + 12 / n. */
+static void check_noise_scale(void)
+{
+    is_near(gpt_noise_scale(10, 6, 2, 6), 3, 1e-12, 0, "a noise scale");
+    is_near(gpt_noise_scale(10 * 5, 6 * 5, 2, 6), 3, 1e-12, 0,
+            "of sums over five steps");
+    ok(isnan(gpt_noise_scale(12, 2, 2, 6)), "none where noise is all there is");
+}
+
 /* Boxes of a kind do not overlap in its buffer, and lie within it. */
 static void check_boxes(void)
 {
@@ -265,6 +276,48 @@ static void check_boxes(void)
     gpt_ownership_free(&boxes);
 }
 
+/* Shards cut parameters anywhere: the boxes of all of them are each element
+ * once, in the order of the elements. */
+static void check_cuts(void)
+{
+    enum { SHARDS = 3 };
+    struct gpt_layout layout = GPT_LAYOUT_SINGLE(&model);
+    uint8_t *seen = calloc((size_t)flat.elements, 1);
+    struct gpt_err err = {0};
+    int64_t wrong = seen ? 0 : 1, elements = 0;
+
+    layout.shards = SHARDS;
+    for (; seen && layout.shard < SHARDS; layout.shard++) {
+        struct gpt_ownership boxes;
+        struct gpt_flat part;
+        int64_t at = 0;
+
+        must(gpt_flat_build(&part, &table, &layout, &err), &err);
+        must(gpt_ownership_build(&boxes, &part, true, NULL, &err), &err);
+        for (size_t i = 0; i < boxes.n; i++) {
+            const struct gpt_owned_box *b = &boxes.items[i];
+            const struct gpt_slice *s =
+                &flat.slices[b->slice - part.slices];
+            const int64_t width = s->shape[1];
+            const int64_t first = b->begin[0] * width + b->begin[1];
+
+            wrong += b->at < at || b->begin[1] + b->shape[1] > width ||
+                     first + b->count > s->count ||
+                     (b->shape[0] > 1 && b->shape[1] != width);
+            at = b->at + b->count;
+            for (int64_t k = first; k < first + b->count && !wrong; k++)
+                wrong += seen[s->offset + k]++;
+        }
+        elements += boxes.elements;
+        gpt_ownership_free(&boxes);
+        gpt_flat_free(&part);
+    }
+    for (int64_t i = 0; i < flat.n; i++)
+        elements -= flat.slices[i].count;
+    ok(wrong == 0 && elements == 0, "shards own each element once");
+    free(seen);
+}
+
 int main(void)
 {
     FILE *golden = fopen("tests/golden/optimizers.golden", "rb");
@@ -278,7 +331,9 @@ int main(void)
     for (size_t i = 0; i < GPT_COUNT(trials); i++)
         check_decoupled(&trials[i]);
     check_states();
+    check_noise_scale();
     check_boxes();
+    check_cuts();
     be->queue_close(q);
     gpt_flat_free(&flat);
     gpt_params_free(&table);

@@ -215,7 +215,23 @@ static void test_simulated(void)
     is_near(computing, 6, 0, 1e-12, "spans of the second stage");
     is_near(spans[0][plans[0].n - 1].end, 10.5, 0, 1e-12,
             "the last backward ends the step");
+    bool moves = true;
+    for (int64_t i = 0; i < plans[0].n; i++)
+        if (plans[0].actions[i].kind == GPT_ACT_SEND_FORWARD)
+            moves = moves && spans[0][i].end > spans[0][i].begin + 0.49 &&
+                    spans[0][i].end < spans[0][i].begin + 0.51;
+    ok(moves, "a transfer takes its time");
     free_all(2);
+    /* 2 layers whose weights come in 6: the first forward begins with those of
+     * the first, at 3, but ends no earlier than they allow: 6 - 1 / 2 = 5.5 */
+    const struct gpt_pipeline_plan_costs gathered = {
+        .forward = 1, .backward = 2, .weights = 6, .layers = 2};
+    build_all(1, 1, 2);
+    is_int(gpt_pipeline_plan_simulate(plans, 1, &gathered, times, &result,
+                                      &err), GPT_OK, "with weights to wait for");
+    is_near(result.total, 11.5, 0, 1e-12, "it waits for them once");
+    is_near(result.weights, 5.5, 0, 1e-12, "so long");
+    free_all(1);
 }
 
 /* ---- plans with a mistake ---- */

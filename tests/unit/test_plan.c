@@ -462,6 +462,38 @@ static void test_resize(void)
     gpt_in_close(in);
 }
 
+/* A stretch of a box that is cut anywhere, in every way. */
+static void test_flat(void)
+{
+    static const int64_t begin[D] = {1, 2}, shape[D] = {3, 4}, all[D] = {5, 7};
+    struct gpt_in *in = tensor_file(GPT_F32, ELEMENTS, element);
+    int wrong = 0;
+
+    for (int64_t from = 0; from < 12; from++)
+        for (int64_t end = from; end <= 12; end++) {
+            struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 2, all);
+            const struct gpt_tensor *p = &t;
+            int64_t n = 0;
+
+            wrong += gpt_tensor_add_flat(&t, in, 8, GPT_F32, begin, shape, from,
+                                         end, &err) != GPT_OK;
+            for (size_t i = 0; i < p->n; i++) {
+                const struct gpt_file_box *box = &p->pieces[i];
+                const int64_t at = from + n;
+
+                wrong += box->begin[0] != 1 + at / 4 ||
+                         box->begin[1] != 2 + at % 4 ||
+                         box->offset != 8 + 4 * n ||
+                         box->begin[1] + box->shape[1] > 6;
+                n += box->shape[0] * box->shape[1];
+            }
+            wrong += n != end - from || t.n > 3;
+            gpt_tensor_free(&t);
+        }
+    is_int(wrong, 0, "stretches of a box are boxes");
+    gpt_in_close(in);
+}
+
 /* ---- several files ---- */
 
 enum { FILES = 7 };
@@ -524,6 +556,7 @@ int main(void)
     test_cut();
     test_refused();
     test_resize();
+    test_flat();
     for (int threads = 1; threads <= 16; threads *= 4)
         test_files(threads);
     return tap_done();

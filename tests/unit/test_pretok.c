@@ -2,6 +2,7 @@
  * that follows the pattern literally; then the vector forms with the portable
  * one. */
 #include "tests/lib/tap.h"
+#include "base/utf8.h"
 #include "tokenizer/pretok_gpt2.h"
 #include "tokenizer/pretok_rules.h"
 #include "text/unicode.h"

@@ -56,12 +56,15 @@ static void test_moments(void)
     struct gpt_rng r = gpt_rng_open(7, "moments");
     double sum = 0, squares = 0, cubes = 0, fourths = 0;
     double usum = 0, usquares = 0, neighbours = 0, last = 0;
-    bool inside = true;
+    bool inside = true, alone = true;
+    float next;
 
     for (uint64_t i = 0; i < N; i++) {
         double u = (double)gpt_rng_uniform(r, i);
         double z = (double)gpt_rng_normal(r, i);
 
+        gpt_rng_normals(r, i, 1, &next);
+        alone = alone && z == (double)next;
         inside = inside && u >= 0 && u < 1;
         usum += u;
         usquares += u * u;
@@ -73,6 +76,7 @@ static void test_moments(void)
         last = z;
     }
     ok(inside, "uniform draws are in [0, 1)");
+    ok(alone, "a normal alone is that of the stream");
     /* Bounds are five standard errors. */
     is_near(usum / N, 0.5, 0, 5 * 0.2887 / 447, "uniform mean");
     is_near(usquares / N, 1.0 / 3, 0, 5 * 0.298 / 447, "uniform square");

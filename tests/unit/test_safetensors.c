@@ -203,13 +203,15 @@ static void test_mutations(void)
 
 static void test_writer(void)
 {
-    static const struct gpt_safetensor tensors[] = {
+    struct gpt_safetensor tensors[] = {
         {.name = "b", .dtype = GPT_U8, .ndim = 1, .shape = {3}},
         {.name = "z", .dtype = GPT_F32, .ndim = 2, .shape = {2, 2}},
         {.name = "a\"\\\n", .dtype = GPT_F32, .ndim = 0},
         {.name = "e", .dtype = GPT_I64, .ndim = 1, .shape = {0}},
     };
-    static const struct gpt_safetensors_note notes[] = {{"key", "a \"v\""}};
+    struct gpt_safetensors_note notes[] = {{"key", "a \"v\""}};
+    struct gpt_safetensors list = {
+        .tensors = tensors, .n = 4, .notes = notes, .n_notes = 1};
     static const char *const want_order[] = {"e", "a\"\\\n", "z", "b"};
     char path[300], bytes[64] = "0123456789abcdefghijklmnopqrst";
     struct gpt_part parts[] = {
@@ -224,12 +226,12 @@ static void test_writer(void)
 
     snprintf(path, sizeof(path), "%s/gpt-st-%d.safetensors",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
-    is_int(gpt_safetensors_create(&w, path, 0, tensors, 4, notes, 1, &err),
-           GPT_OK, "create: %s", err.text);
+    is_int(gpt_safetensors_create(&w, path, 0, &list, &err), GPT_OK,
+           "create: %s", err.text);
     is_int(gpt_safetensors_fill(w, &fill, "x", parts, &err), GPT_OK, "data");
     is_int(gpt_safetensors_commit(w, &size, &crc, &err), GPT_OK, "commit");
-    is_int(gpt_safetensors_size(tensors, 4, notes, 1, &predicted, &err),
-           GPT_OK, "predicts");
+    is_int(gpt_safetensors_size(&list, &predicted, &err), GPT_OK,
+           "predicts");
     is_int(predicted, size, "the size");
     is_int(gpt_read_file(path, 1 << 20, &text, &len, &err), GPT_OK, "read");
     ok((int64_t)len == size && gpt_crc32c(0, text, len) == crc,
@@ -250,14 +252,17 @@ static void test_writer(void)
     gpt_safetensors_close(&st);
     unlink(path);
     w = NULL;
-    is_int(gpt_safetensors_create(&w, path, 0, tensors, 4, NULL, 0, &err),
-           GPT_OK, "create again");
+    list.n_notes = 0;
+    is_int(gpt_safetensors_create(&w, path, 0, &list, &err), GPT_OK,
+           "create again");
     is_int(gpt_safetensors_commit(w, NULL, NULL, &err), GPT_EFAIL,
            "unfinished: %s", err.text);
     ok(access(path, F_OK) != 0, "and nothing is left");
     struct gpt_safetensor twice[] = {tensors[0], tensors[0]};
-    is_int(gpt_safetensors_create(&w, path, 0, twice, 2, NULL, 0, &err),
-           GPT_EDATA, "a doubled name: %s", err.text);
+    list.tensors = twice;
+    list.n = 2;
+    is_int(gpt_safetensors_create(&w, path, 0, &list, &err), GPT_EDATA,
+           "a doubled name: %s", err.text);
 }
 
 int main(void)

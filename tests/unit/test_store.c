@@ -5,6 +5,8 @@
 #include "tests/lib/tap.h"
 
 #include "base/memory.h"
+#include "parallel/store_wire.h"
+#include "tests/lib/must.h"
 #include "tests/unit/store_rig.h"
 
 #include <errno.h>
@@ -334,6 +336,32 @@ static void expect_ping(int fd, const char *nonce, const char *what)
     expect_bytes(fd, nonce, 4, what);
 }
 
+/* In a list of pairs every second string is a value, and values alone may be
+ * longer than keys. */
+static void test_lengths(void)
+{
+    struct gpt_buf b = {0};
+    char *text = calloc(1, GPT_STORE_KEY + 1);
+
+    for (int long_key = 0; text && long_key < 2; long_key++) {
+        struct gpt_wire_request r = {0};
+
+        b.len = 0;
+        must(gpt_wire_put_code(&b, GPT_WIRE_MULTI_SET), NULL);
+        must(gpt_wire_put_u64(&b, 2), NULL);
+        for (int i = 0; i < 4; i++)
+            must(gpt_wire_put_bytes(&b, text, i % 2 || (long_key && i == 2)
+                                                  ? GPT_STORE_KEY + 1
+                                                  : 1), NULL);
+        is_int(gpt_wire_read(&r, (const uint8_t *)b.data, b.len),
+               long_key ? GPT_WIRE_BAD : GPT_WIRE_DONE, "a long %s of a list",
+               long_key ? "key" : "value");
+        gpt_wire_free(&r);
+    }
+    gpt_buf_free(&b);
+    free(text);
+}
+
 static void test_raw(void)
 {
     struct gpt_store_server *v = serve();
@@ -443,6 +471,7 @@ int main(void)
     test_failures();
     test_places();
     test_hostile();
+    test_lengths();
     test_raw();
     test_does_not_read();
     return tap_done();

@@ -3,6 +3,7 @@
  * (tests/golden/make_torch.py makes more). Then pickles by hand, one row for
  * each rule of the machine. */
 #include "checkpoint/source.h"
+#include "checkpoint/safetensors/entry.h"
 #include "checkpoint/torch/torch.h"
 #include "base/hash.h"
 
@@ -127,8 +128,9 @@ static void check_values(const char *path)
 {
     struct gpt_torch t;
     const struct gpt_pickle_value *args, *v;
-    int64_t i = 0;
+    int64_t i = 0, sizes[2] = {0};
     double f = 0;
+    int n = 0;
 
     if (gpt_torch_open(&t, path, &err) != GPT_OK) {
         ok(false, "%s", err.text);
@@ -141,6 +143,10 @@ static void check_values(const char *path)
        "an integer of 41 bits");
     ok(gpt_pickle_int(gpt_pickle_find(args, "less"), &i) && i == -5,
        "a negative one");
+    v = gpt_pickle_find(args, "sizes");
+    ok(gpt_pickle_sizes(v, 2, sizes, &n) && n == 2 && sizes[0] == 1 &&
+       sizes[1] == 2, "a list as sizes");
+    ok(!gpt_pickle_sizes(v, 1, sizes, &n), "more of them than a reader takes");
     v = gpt_pickle_find(args, "big");
     ok(v && v->kind == GPT_PICKLE_LONG && !gpt_pickle_int(v, &i),
        "one of 71 bits stays opaque");

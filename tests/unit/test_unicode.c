@@ -1,6 +1,7 @@
 /* Compares the class table with the counts of Unicode 16.0 and known
  * characters; the decoder refuses every form that UTF-8 forbids. */
 #include "tests/lib/tap.h"
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 static void test_counts(void)

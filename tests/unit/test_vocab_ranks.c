@@ -85,6 +85,22 @@ static bool same_merges(const struct gpt_vocab *v)
     return n == v->n_merges && n > 0;
 }
 
+/* Of tokens with one text the first keeps its id, 0 included. */
+static void test_doubles(void)
+{
+    struct gpt_str tokens[] = {{"a", 1}, {"b", 1}, {"a", 1}};
+    struct gpt_token_map map;
+    struct gpt_err err;
+
+    if (!ok(gpt_token_map_open(&map, tokens, 3, &err) == GPT_OK, "a map"))
+        return;
+    ok(gpt_token_map_add(&map, 0) < 0 && gpt_token_map_add(&map, 1) < 0,
+       "two texts");
+    is_int(gpt_token_map_add(&map, 2), 0, "the first one's again");
+    is_int(gpt_token_map_find(&map, "a", 1), 0, "and that is kept");
+    gpt_token_map_close(&map);
+}
+
 int main(void)
 {
     static const char *const letters[] = {"ab", "abcdefghijklmnop", "\xE3\x81",
@@ -102,5 +118,6 @@ int main(void)
         gpt_token_map_close(&map);
         gpt_vocab_free(&v);
     }
+    test_doubles();
     return tap_done();
 }

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/list.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/source.h"
 
 #define GPT_ADAPTER_WEIGHTS "adapter_model.safetensors"

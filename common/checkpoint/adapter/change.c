@@ -3,6 +3,7 @@
  * taken back (gpt_hf_import()). Nothing is read: the pieces know what is added
  * to them. Start at gpt_change_all(). */
 #include "checkpoint/adapter/internal.h"
+#include "checkpoint/safetensors/entry.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -52,21 +52,6 @@ static const char *copy_text(struct gpt_dcp *d,
     return gpt_arena_printf(&d->arena, "%.*s", (int)v->n, v->text);
 }
 
-/* Numbers of a torch.Size, of as many dimensions as a tensor may have. */
-static bool read_sizes(const struct gpt_pickle_value *v, int64_t *out, int *n)
-{
-    struct gpt_pickle_value **items;
-    int64_t count;
-
-    if (!gpt_pickle_sequence(v, &items, &count) || count > GPT_TENSOR_DIMS)
-        return false;
-    for (int64_t i = 0; i < count; i++)
-        if (!gpt_pickle_int(items[i], &out[i]) || out[i] < 0)
-            return false;
-    *n = (int)count;
-    return true;
-}
-
 /* Offsets are those in the pickle, which pickletools shows. */
 static int bad_metadata(const struct gpt_torch *t,
                         const struct gpt_pickle_value *v, const char *what,
@@ -111,7 +96,7 @@ static int list_tensors(struct gpt_dcp *d, const struct gpt_torch *t,
             d->objects[d->n_objects++] = name;
         if (!size)
             continue;
-        if (!read_sizes(size, shape, &ndim))
+        if (!gpt_pickle_sizes(size, GPT_TENSOR_DIMS, shape, &ndim))
             return bad_metadata(t, value, "a tensor of a shape that is not "
                                 "read", err);
         if (!name)
@@ -209,7 +194,9 @@ static int read_part(struct gpt_dcp *d, const char *dir,
     /* objects have rows as well, and are not read */
     if (!tensor)
         return GPT_OK;
-    if (!file || !read_sizes(gpt_pickle_find(key, "offset"), begin, &ndim) ||
+    if (!file ||
+        !gpt_pickle_sizes(gpt_pickle_find(key, "offset"), GPT_TENSOR_DIMS,
+                          begin, &ndim) ||
         !gpt_pickle_int(gpt_pickle_find(value, "offset"), &offset) ||
         !gpt_pickle_int(gpt_pickle_find(value, "length"), &length))
         return bad_metadata(t, key, "a part without a place", err);

@@ -6,6 +6,7 @@
 
 #include "base/num.h"
 #include "checkpoint/huggingface/huggingface.h"
+#include "checkpoint/safetensors/entry.h"
 
 #include <stdio.h>
 
@@ -31,22 +32,21 @@ int gpt_deepspeed_read_param(struct gpt_deepspeed *d,
                              struct gpt_err *err)
 {
     const char *file = gpt_in_path(d->model.in);
-    struct gpt_pickle_value **sizes;
-    int64_t count, shape[GPT_TENSOR_DIMS];
+    int64_t shape[2];
+    int ndim;
 
     *n = 1;
     p->name = key->kind == GPT_PICKLE_STRING
                   ? gpt_arena_printf(&d->arena, "%.*s", (int)key->n, key->text)
                   : NULL;
-    if (!p->name || !gpt_pickle_sequence(size, &sizes, &count) || count > 2)
+    if (!p->name || !gpt_pickle_sizes(size, 2, shape, &ndim))
         return gpt_fail(err, GPT_EDATA, "%s: a parameter without name or shape",
                         file);
-    for (int64_t i = 0; i < count; i++)
-        if (!gpt_pickle_int(sizes[i], &shape[i]) || shape[i] < 0 ||
-            !gpt_mul(*n, shape[i], n))
+    for (int i = 0; i < ndim; i++)
+        if (!gpt_mul(*n, shape[i], n))
             return gpt_fail(err, GPT_EDATA, "%s: a shape that is none", file);
     for (int k = 0; k < GPT_N_ADAM_KINDS; k++)
-        p->kinds[k] = gpt_tensor_make(p->name, GPT_F32, (int)count, shape);
+        p->kinds[k] = gpt_tensor_make(p->name, GPT_F32, ndim, shape);
     return GPT_OK;
 }
 

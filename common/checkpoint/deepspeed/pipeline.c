@@ -11,6 +11,7 @@
 #include "checkpoint/deepspeed/deepspeed.h"
 
 #include "base/log.h"
+#include "checkpoint/safetensors/entry.h"
 #include "checkpoint/source.h"
 
 #include <stdio.h>

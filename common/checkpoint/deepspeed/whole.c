@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "checkpoint/huggingface/huggingface.h"
+#include "checkpoint/safetensors/entry.h"
 #include "checkpoint/source.h"
 
 #include <stdio.h>

@@ -9,9 +9,9 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "checkpoint/attached.h"
 #include "checkpoint/huggingface/huggingface.h"
-#include "text/unicode.h"
 #include "tokenizer/bytelevel.h"
 #include "tokenizer/chat.h"
 #include "tokenizer/family_bytelevel.h"

@@ -470,6 +470,14 @@ const struct gpt_hf_family *gpt_hf_family_find(const char *model_type,
     return found;
 }
 
+const char *gpt_hf_family_type(const char *model_type)
+{
+    const struct gpt_hf_family *family =
+        model_type ? gpt_hf_family_find(model_type, NULL) : NULL;
+
+    return family ? family->model_type : NULL;
+}
+
 void gpt_hf_family_list(char *text, size_t cap)
 {
     size_t used = 0;

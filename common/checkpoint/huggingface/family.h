@@ -173,6 +173,8 @@ bool gpt_hf_is_note(const char *key);
  * none; config NULL: the first. */
 const struct gpt_hf_family *gpt_hf_family_find(const char *model_type,
                                                const cJSON *config);
+/* Its "model_type" where there is such a family; else NULL, as for NULL. */
+const char *gpt_hf_family_type(const char *model_type);
 /* Appends the types of all families: "gpt2, llama, ...". */
 void gpt_hf_family_list(char *text, size_t cap);
 

@@ -8,6 +8,7 @@
 #include "checkpoint/format.h"
 #include "checkpoint/huggingface/trainer.h"
 #include "checkpoint/run_state.h"
+#include "checkpoint/safetensors/entry.h"
 #include "checkpoint/small_file.h"
 
 #include <stdio.h>

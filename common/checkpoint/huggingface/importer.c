@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "checkpoint/huggingface/trainer.h"
+#include "checkpoint/safetensors/entry.h"
 
 #include <string.h>
 

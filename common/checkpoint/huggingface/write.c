@@ -292,16 +292,15 @@ static int write_shard(void *context, int64_t shard, struct gpt_fill *fill,
     const struct place *place = context;
     const struct gpt_hf_plan *plan = place->plan;
     struct gpt_safetensors_writer *file = NULL;
-    struct gpt_safetensor *headers = NULL;
+    struct gpt_safetensors list = {0};
     struct gpt_part *parts = NULL;
     char path[GPT_PATH_BYTES], name[64];
-    int64_t n = 0;
     int status;
 
     gpt_hf_shard_name(name, sizeof(name), shard, plan->n_shards);
     GPT_TRY(gpt_path_join(path, sizeof(path), place->dir, name, err));
-    GPT_TRY_GOTO(status, gpt_new(&headers, (size_t)plan->n, sizeof(*headers),
-                                 "headers", err),
+    GPT_TRY_GOTO(status, gpt_new(&list.tensors, (size_t)plan->n,
+                                 sizeof(*list.tensors), "headers", err),
                  out);
     GPT_TRY_GOTO(status, gpt_new(&parts, (size_t)plan->n, sizeof(*parts),
                                  "parts", err),
@@ -311,14 +310,15 @@ static int write_shard(void *context, int64_t shard, struct gpt_fill *fill,
 
         if (plan->shard[i] != shard)
             continue;
-        parts[n] = (struct gpt_part){.tensor = plan->constants[i] ? NULL : t,
-                                     .data = plan->constants[i],
-                                     .dtype = t->dtype};
-        memcpy(parts[n].shape, t->shape, sizeof(t->shape));
-        headers[n++] = header_of(t);
+        struct gpt_part *part = &parts[list.n];
+        *part = (struct gpt_part){.tensor = plan->constants[i] ? NULL : t,
+                                  .data = plan->constants[i],
+                                  .dtype = t->dtype};
+        memcpy(part->shape, t->shape, sizeof(t->shape));
+        list.tensors[list.n++] = header_of(t);
     }
     GPT_TRY_GOTO(status, gpt_safetensors_create(&file, path, place->flags,
-                                                headers, n, NULL, 0, err),
+                                                &list, err),
                  out);
     GPT_TRY_GOTO(status, gpt_safetensors_fill(file, fill, name, parts, err),
                  out);
@@ -326,7 +326,7 @@ static int write_shard(void *context, int64_t shard, struct gpt_fill *fill,
     file = NULL;
 out:
     gpt_safetensors_abort(file);
-    gpt_free(headers);
+    gpt_safetensors_close(&list);
     gpt_free(parts);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "checkpoint/megatron/megatron.h"
 
 #include "base/log.h"
+#include "checkpoint/safetensors/entry.h"
 
 #include <string.h>
 

@@ -3,8 +3,10 @@
  * becomes a source. Start at open_megatron(). */
 #include "checkpoint/format.h"
 #include "checkpoint/dcp/dcp.h"
+#include "checkpoint/huggingface/family.h"
 #include "checkpoint/megatron/megatron.h"
 #include "checkpoint/run_state.h"
+#include "checkpoint/safetensors/entry.h"
 
 /* A root of this format and a native one have the same tracker; the directory
  * that it names decides. */
@@ -79,6 +81,7 @@ static int open_megatron(struct gpt_source *s, const char *path,
     s->pp_size = m->pp_size;
     s->state = m->state;
     gpt_run_state_take_origin(s);
+    s->family = gpt_hf_family_type(gpt_run_state_family(s->state));
     s->left_out = m->left_out;
     s->tensors = m->tensors;
     s->n_tensors = m->n;

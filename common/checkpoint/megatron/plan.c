@@ -23,11 +23,8 @@ void gpt_megatron_free_plan(struct gpt_target *t)
         return;
     for (int64_t i = 0; p->ranks && i < p->n_ranks; i++)
         gpt_free(p->ranks[i].cuts);
-    for (int64_t i = 0; i < p->n_resized; i++)
-        gpt_tensor_free(&p->resized[i]);
     for (int k = 0; k < GPT_N_ADAM_KINDS; k++)
         gpt_free(p->sources[k]);
-    gpt_free(p->resized);
     gpt_free(p->ranks);
     gpt_params_free(&p->table);
     gpt_free(p);
@@ -35,57 +32,26 @@ void gpt_megatron_free_plan(struct gpt_target *t)
 
 /* ---- sources ---- */
 
-/* The source of a parameter, with as many rows as the output has: new dummy
- * rows repeat the last one, as Megatron's converters have it, and are zero in
- * optimizer state, which no step has touched. */
-static int find_source(struct gpt_target *t, const struct gpt_param *row,
-                       enum gpt_kind kind, const struct gpt_tensor **out,
-                       struct gpt_err *err)
-{
-    struct gpt_megatron_output *p = t->data;
-    char name[GPT_PARAM_NAME + 32];
-    const struct gpt_tensor *in;
-
-    snprintf(name, sizeof(name), "%s%s", gpt_kind_prefix(kind), row->name);
-    in = gpt_source_find(t->source, name);
-    if (!in)
-        return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", t->source->dir,
-                        name);
-    if (in->ndim != row->ndim || in->shape[0] < 1 ||
-        (in->ndim == 2 && in->shape[1] != row->shape[1]) ||
-        (in->shape[0] != row->shape[0] && !row->vocab_rows))
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: tensor '%s' is %lld x %lld, its model says "
-                        "%lld x %lld",
-                        t->source->dir, name, (long long)in->shape[0],
-                        (long long)(in->ndim == 2 ? in->shape[1] : 1),
-                        (long long)row->shape[0], (long long)row->shape[1]);
-    *out = in;
-    if (in->shape[0] == row->shape[0])
-        return GPT_OK;
-    struct gpt_tensor *to = &p->resized[p->n_resized++];
-    *to = gpt_tensor_make(in->name, in->dtype, row->ndim, row->shape);
-    *out = to;
-    return gpt_tensor_resize(to, in, kind == GPT_KIND_PARAMETERS, err);
-}
-
 /* What has a row for each token may be resized, of each kind. */
 static int find_sources(struct gpt_target *t, struct gpt_err *err)
 {
     struct gpt_megatron_output *p = t->data;
     const int kinds =
         p->optimizer == GPT_MEGATRON_NONE ? 1 : (int)GPT_N_ADAM_KINDS;
+    char name[GPT_PARAM_NAME + 32];
 
-    GPT_TRY(gpt_new(&p->resized,
-                    (size_t)(kinds * gpt_params_vocab_rows(&p->table)),
-                    sizeof(*p->resized), "vocabulary tables", err));
+    GPT_TRY(gpt_target_resizes(t, kinds * gpt_params_vocab_rows(&p->table),
+                               err));
     /* a parameter without moments is an error: half a state is none */
     for (int k = 0; k < kinds; k++) {
         GPT_TRY(gpt_new(&p->sources[k], (size_t)p->table.n,
                         sizeof(*p->sources[k]), "plan", err));
-        for (int64_t i = 0; i < p->table.n; i++)
-            GPT_TRY(find_source(t, &p->table.rows[i], (enum gpt_kind)k,
-                                &p->sources[k][i], err));
+        for (int64_t i = 0; i < p->table.n; i++) {
+            snprintf(name, sizeof(name), "%s%s",
+                     gpt_kind_prefix((enum gpt_kind)k), p->table.rows[i].name);
+            GPT_TRY(gpt_target_find(t, name, &p->table.rows[i],
+                                    &p->sources[k][i], err));
+        }
     }
     return GPT_OK;
 }

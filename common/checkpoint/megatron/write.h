@@ -62,8 +62,6 @@ struct gpt_megatron_block {
 struct gpt_megatron_output {
     struct gpt_param_table table;
     const struct gpt_tensor **sources[GPT_N_ADAM_KINDS]; /* one a parameter */
-    struct gpt_tensor *resized;                     /* vocabulary tables */
-    int64_t n_resized;
     struct gpt_megatron_rank_plan *ranks;
     int64_t n_ranks, chunks;
     bool released; /* "release": weights of no iteration */

@@ -5,6 +5,7 @@
  * plan_native(). */
 #include "checkpoint/fill.h"
 #include "checkpoint/format.h"
+#include "checkpoint/huggingface/family.h"
 #include "checkpoint/native/manifest.h"
 #include "checkpoint/names.h"
 #include "checkpoint/native/native.h"
@@ -94,6 +95,7 @@ static int open_native(struct gpt_source *s, const char *path,
     s->files = gpt_checkpoint_files(c, &s->n_files);
     gpt_checkpoint_layout(c, &s->tp_size, &s->pp_size);
     gpt_run_state_take_origin(s);
+    s->family = gpt_hf_family_type(gpt_run_state_family(s->state));
     return list_files(s, err);
 }
 
@@ -139,8 +141,6 @@ struct native_plan {
     struct gpt_param_table table;
     struct content *contents; /* one a file */
     int64_t n_contents;
-    struct gpt_tensor *resized; /* vocabulary tables of another height */
-    int64_t n_resized;
 };
 
 /* Also frees a plan that failed halfway; what was not made is zero. */
@@ -154,10 +154,7 @@ static void free_native_plan(struct gpt_target *t)
         gpt_free(p->contents[i].slices);
         gpt_free(p->contents[i].sources);
     }
-    for (int64_t i = 0; i < p->n_resized; i++)
-        gpt_tensor_free(&p->resized[i]);
     gpt_free(p->contents);
-    gpt_free(p->resized);
     gpt_params_free(&p->table);
     gpt_free(p);
 }
@@ -198,39 +195,6 @@ static int find_kinds(struct gpt_target *t, const char **kinds, int *n,
     return GPT_OK;
 }
 
-/* The source of a tensor with as many rows as the output has. Dummy rows that
- * are new repeat the last row of a parameter, as Megatron's converters have it,
- * and are zero in optimizer state, which no step has touched. */
-static int find_source(struct gpt_target *t, const char *name,
-                       const struct gpt_param *param, bool repeat_last,
-                       const struct gpt_tensor **out, struct gpt_err *err)
-{
-    const struct gpt_tensor *in = gpt_source_find(t->source, name);
-    struct native_plan *p = t->data;
-
-    if (!in)
-        return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", t->source->dir,
-                        name);
-    if (in->ndim != param->ndim ||
-        (in->ndim == 2 && in->shape[1] != param->shape[1]) ||
-        (in->shape[0] != param->shape[0] && !param->vocab_rows) ||
-        in->shape[0] < 1)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: tensor '%s' is %lld x %lld, its model says "
-                        "%lld x %lld",
-                        t->source->dir, name, (long long)in->shape[0],
-                        (long long)(in->ndim == 2 ? in->shape[1] : 1),
-                        (long long)param->shape[0], (long long)param->shape[1]);
-    *out = in;
-    if (in->shape[0] == param->shape[0])
-        return GPT_OK;
-    assert(param->vocab_rows); /* for which there is room */
-    struct gpt_tensor *to = &p->resized[p->n_resized++];
-    *to = gpt_tensor_make(in->name, in->dtype, param->ndim, param->shape);
-    *out = to;
-    return gpt_tensor_resize(to, in, repeat_last, err);
-}
-
 /* True when the optimizer keeps other states for some parameters than for
  * others, as Muon does: a parameter may then lack a kind. */
 static bool mixes_rules(const struct gpt_source *s)
@@ -260,7 +224,7 @@ static int find_sources(struct gpt_target *t, const char *kind,
         if (*kind && mixes_rules(t->source) &&
             !gpt_source_find(t->source, names[i]))
             continue;
-        GPT_TRY(find_source(t, names[i], row, *kind == '\0', &sources[i], err));
+        GPT_TRY(gpt_target_find(t, names[i], row, &sources[i], err));
         t->n_tensors++;
     }
     return GPT_OK;
@@ -376,9 +340,7 @@ static int plan_native(struct gpt_target *t, struct gpt_err *err)
     GPT_TRY(gpt_new(&p->contents, (size_t)(n * ranks), sizeof(*p->contents),
                     "files", err));
     p->n_contents = n * ranks;
-    GPT_TRY(gpt_new(&p->resized,
-                    (size_t)(n * gpt_params_vocab_rows(&p->table)),
-                    sizeof(*p->resized), "vocabulary tables", err));
+    GPT_TRY(gpt_target_resizes(t, n * gpt_params_vocab_rows(&p->table), err));
     for (int i = 0; i < n; i++)
         GPT_TRY(plan_kind(t, i * ranks, kinds[i], err));
     return GPT_OK;

@@ -5,6 +5,7 @@
 #include "checkpoint/fill.h"
 #include "checkpoint/native/native.h"
 #include "checkpoint/native/internal.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/small_file.h"
 
 #include "base/hash.h"
@@ -121,16 +122,16 @@ static int add_file(struct gpt_checkpoint_writer *w, const char *name,
  * slice in its tensor, so that a file explains itself when the manifest is
  * lost. */
 static int describe_slices(const struct gpt_manifest_slice *slices, int64_t n,
-                           struct gpt_safetensor **tensors,
-                           struct gpt_safetensors_note **notes,
-                           struct gpt_arena *arena, struct gpt_err *err)
+                           struct gpt_safetensors *list, struct gpt_err *err)
 {
-    *notes = NULL;
-    GPT_TRY(gpt_new(tensors, (size_t)n, sizeof(**tensors), "slices", err));
-    GPT_TRY(gpt_new(notes, (size_t)n, sizeof(**notes), "slices", err));
+    list->n = list->n_notes = n;
+    GPT_TRY(gpt_new(&list->tensors, (size_t)n, sizeof(*list->tensors), "slices",
+                    err));
+    GPT_TRY(gpt_new(&list->notes, (size_t)n, sizeof(*list->notes), "slices",
+                    err));
     for (int64_t i = 0; i < n; i++) {
         const struct gpt_tensor_slice *s = &slices[i].s;
-        struct gpt_safetensor *t = &(*tensors)[i];
+        struct gpt_safetensor *t = &list->tensors[i];
         char whole[100], at[100];
 
         *t = (struct gpt_safetensor){
@@ -138,11 +139,13 @@ static int describe_slices(const struct gpt_manifest_slice *slices, int64_t n,
         memcpy(t->shape, s->shape, sizeof(s->shape));
         gpt_dims_text(whole, sizeof(whole), s->global, s->ndim, 'x');
         gpt_dims_text(at, sizeof(at), s->begin, s->ndim, ',');
-        const char *text = gpt_arena_printf(arena, "%s at %s", whole, at);
-        const char *key = gpt_arena_printf(arena, "slice of %s", t->name);
+        const char *text =
+            gpt_arena_printf(&list->arena, "%s at %s", whole, at);
+        const char *key =
+            gpt_arena_printf(&list->arena, "slice of %s", t->name);
         if (!text || !key)
             return gpt_no_memory(err, "names of files");
-        (*notes)[i] = (struct gpt_safetensors_note){key, text};
+        list->notes[i] = (struct gpt_safetensors_note){key, text};
     }
     return GPT_OK;
 }
@@ -184,22 +187,19 @@ static int write_file(void *context, int64_t i, struct gpt_fill *fill,
     struct gpt_manifest_file *f = &w->list.files[b->first_file + (size_t)i];
     const int64_t n = file->n;
     struct gpt_safetensors_writer *out = NULL;
-    struct gpt_safetensor *tensors = NULL;
-    struct gpt_safetensors_note *notes = NULL;
+    struct gpt_safetensors list = {0};
     struct gpt_part *parts = NULL;
-    struct gpt_arena arena = {0};
     char path[GPT_PATH_BYTES];
     int status;
 
     GPT_TRY(gpt_path_join(path, GPT_PATH_BYTES, gpt_outdir_path(w->dir),
                           file->name, err));
     GPT_TRY_GOTO(status,
-                 describe_slices(w->list.slices + b->first[i], n, &tensors,
-                                 &notes, &arena, err),
+                 describe_slices(w->list.slices + b->first[i], n, &list, err),
                  out);
     GPT_TRY_GOTO(status,
                  gpt_safetensors_create(&out, path, w->flags | GPT_OUT_INSIDE,
-                                        tensors, n, notes, n, err),
+                                        &list, err),
                  out);
     GPT_TRY_GOTO(status,
                  make_parts(file->slices, file->sources, n, &parts, err), out);
@@ -210,9 +210,7 @@ static int write_file(void *context, int64_t i, struct gpt_fill *fill,
 out:
     gpt_safetensors_abort(out);
     gpt_free(parts);
-    gpt_free(tensors);
-    gpt_free(notes);
-    gpt_arena_free(&arena);
+    gpt_safetensors_close(&list);
     return status;
 }
 
@@ -266,23 +264,18 @@ int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
 int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
                               int64_t *bytes, struct gpt_err *err)
 {
-    struct gpt_manifest_list list = {0};
-    struct gpt_safetensor *tensors = NULL;
-    struct gpt_safetensors_note *notes = NULL;
-    struct gpt_arena arena = {0};
+    struct gpt_manifest_list manifest = {0};
+    struct gpt_safetensors list = {0};
     int status;
 
-    GPT_TRY_GOTO(status, gpt_manifest_add_file(&list, "x", err), out);
-    GPT_TRY_GOTO(status, gpt_manifest_add_slices(&list, slices, n, err), out);
-    GPT_TRY_GOTO(status,
-                 describe_slices(list.slices, n, &tensors, &notes, &arena, err),
+    GPT_TRY_GOTO(status, gpt_manifest_add_file(&manifest, "x", err), out);
+    GPT_TRY_GOTO(status, gpt_manifest_add_slices(&manifest, slices, n, err),
                  out);
-    status = gpt_safetensors_size(tensors, n, notes, n, bytes, err);
+    GPT_TRY_GOTO(status, describe_slices(manifest.slices, n, &list, err), out);
+    status = gpt_safetensors_size(&list, bytes, err);
 out:
-    gpt_manifest_free(&list);
-    gpt_free(tensors);
-    gpt_free(notes);
-    gpt_arena_free(&arena);
+    gpt_manifest_free(&manifest);
+    gpt_safetensors_close(&list);
     return status;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "checkpoint/safetensors/entry.h"
 
 #include <string.h>
 

@@ -5,6 +5,7 @@
 #include "base/num.h"
 #include "checkpoint/format.h"
 #include "checkpoint/run_state.h"
+#include "checkpoint/safetensors/entry.h"
 
 #include <stdio.h>
 #include <string.h>

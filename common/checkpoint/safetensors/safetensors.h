@@ -74,14 +74,13 @@ const char *gpt_safetensors_note(const struct gpt_safetensors *st,
  * always among the notes, as readers of PyTorch files expect it. */
 struct gpt_safetensors_writer;
 
-/* flags: GPT_OUT_*. Names and notes are copied. */
+/* Creates a file of what the list holds: tensors and notes alone are read of
+ * it, and copied. flags: GPT_OUT_*. GPT_EDATA for a doubled name. */
 int gpt_safetensors_create(struct gpt_safetensors_writer **w, const char *path,
-                           unsigned flags,
-                           const struct gpt_safetensor *tensors, int64_t n,
-                           const struct gpt_safetensors_note *notes,
-                           int64_t n_notes, struct gpt_err *err) GPT_MUST_USE;
-/* Writes the data: parts[i] is that of tensors[i], in all but its place in the
- * file, which is filled in. name: as gpt_fill() has it. */
+                           unsigned flags, const struct gpt_safetensors *list,
+                           struct gpt_err *err) GPT_MUST_USE;
+/* Writes the data: parts[i] is that of list->tensors[i], in all but its place
+ * in the file, which is filled in. name: as gpt_fill() has it. */
 int gpt_safetensors_fill(struct gpt_safetensors_writer *w, struct gpt_fill *p,
                          const char *name, struct gpt_part *parts,
                          struct gpt_err *err) GPT_MUST_USE;
@@ -91,11 +90,9 @@ int gpt_safetensors_commit(struct gpt_safetensors_writer *w, int64_t *size,
                            uint32_t *crc, struct gpt_err *err) GPT_MUST_USE;
 void gpt_safetensors_abort(struct gpt_safetensors_writer *w);
 
-/* Size of the file that the same arguments would make. */
-int gpt_safetensors_size(const struct gpt_safetensor *tensors, int64_t n,
-                         const struct gpt_safetensors_note *notes,
-                         int64_t n_notes, int64_t *size, struct gpt_err *err)
-    GPT_MUST_USE;
+/* Size of the file that the same list would make. */
+int gpt_safetensors_size(const struct gpt_safetensors *list, int64_t *size,
+                         struct gpt_err *err) GPT_MUST_USE;
 
 /* Bytes of a tensor's data; false on overflow. */
 bool gpt_safetensor_bytes(const struct gpt_safetensor *t, int64_t *bytes);

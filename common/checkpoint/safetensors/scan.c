@@ -9,6 +9,7 @@
 #include "checkpoint/safetensors/internal.h"
 
 #include "base/num.h"
+#include "base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -104,30 +105,6 @@ static int hex4(struct scan *s, uint32_t *code)
     return GPT_OK;
 }
 
-static size_t put_utf8(char *out, uint32_t c)
-{
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        out[0] = (char)(0xc0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 0x3f));
-        return 2;
-    }
-    if (c < 0x10000) {
-        out[0] = (char)(0xe0 | c >> 12);
-        out[1] = (char)(0x80 | (c >> 6 & 0x3f));
-        out[2] = (char)(0x80 | (c & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | c >> 18);
-    out[1] = (char)(0x80 | (c >> 12 & 0x3f));
-    out[2] = (char)(0x80 | (c >> 6 & 0x3f));
-    out[3] = (char)(0x80 | (c & 0x3f));
-    return 4;
-}
-
 /* Reads one escape; s->p is after the backslash. Writes at most as many bytes
  * as it reads: six characters become at most three bytes of UTF-8, a pair of
  * twelve becomes four. */
@@ -156,7 +133,7 @@ static int unescape(struct scan *s, char *out, size_t *n)
     } else if (code == 0 || (code >= 0xdc00 && code < 0xe000)) {
         return BAD(s, s->p, "\\u%04x in a string", (unsigned)code);
     }
-    *n += put_utf8(out + *n, code);
+    *n += (size_t)gpt_utf8_encode(code, out + *n);
     return GPT_OK;
 }
 

@@ -96,15 +96,14 @@ static int add_tensor(struct gpt_buf *b, const struct gpt_safetensor *t,
 
 /* Eight bytes of length, which is known last, the header, and spaces up to a
  * page. Readers skip the spaces as white space after the JSON text. */
-static int fill_header(struct gpt_buf *b, const struct item *items, int64_t n,
-                       const struct gpt_safetensors_note *notes,
-                       int64_t n_notes, int64_t *data_bytes)
+static int fill_header(struct gpt_buf *b, const struct item *items,
+                       const struct gpt_safetensors *list, int64_t *data_bytes)
 {
     int64_t at = 0;
 
     GPT_TRY(gpt_buf_add(b, "\0\0\0\0\0\0\0\0{", 9));
-    GPT_TRY(add_notes(b, notes, n_notes));
-    for (int64_t i = 0; i < n; i++)
+    GPT_TRY(add_notes(b, list->notes, list->n_notes));
+    for (int64_t i = 0; i < list->n; i++)
         GPT_TRY(add_tensor(b, items[i].t, &at));
     GPT_TRY(gpt_buf_add(b, "}", 1));
     while (b->len % DATA_ALIGN)
@@ -117,11 +116,10 @@ static int fill_header(struct gpt_buf *b, const struct item *items, int64_t n,
 /* Makes order and header. The header is then parsed as a reader would parse it,
  * so that a doubled name or a size beyond the format's limits never reaches the
  * disk. */
-static int lay_out(const struct gpt_safetensor *tensors, int64_t n,
-                   const struct gpt_safetensors_note *notes, int64_t n_notes,
-                   struct gpt_buf *header, int64_t **order, int64_t *size,
-                   struct gpt_err *err)
+static int lay_out(const struct gpt_safetensors *list, struct gpt_buf *header,
+                   int64_t **order, int64_t *size, struct gpt_err *err)
 {
+    const int64_t n = list->n;
     struct gpt_safetensors check;
     struct item *items;
     int64_t bytes = 0;
@@ -129,10 +127,10 @@ static int lay_out(const struct gpt_safetensor *tensors, int64_t n,
     *order = NULL;
     GPT_TRY(gpt_new(&items, (size_t)n, sizeof(*items), "tensor list", err));
     for (int64_t i = 0; i < n; i++)
-        items[i] = (struct item){&tensors[i], i};
+        items[i] = (struct item){&list->tensors[i], i};
     if (n)
         qsort(items, (size_t)n, sizeof(*items), compare_official);
-    int status = fill_header(header, items, n, notes, n_notes, &bytes);
+    int status = fill_header(header, items, list, &bytes);
     if (status != GPT_OK) {
         gpt_fail(err, status, "cannot lay out a safetensors header");
         goto out;
@@ -153,13 +151,12 @@ out:
 
 /* Sizes that lay_out() has found to be countable. */
 static int keep_sizes(struct gpt_safetensors_writer *w,
-                      const struct gpt_safetensor *tensors, int64_t n,
-                      struct gpt_err *err)
+                      const struct gpt_safetensors *list, struct gpt_err *err)
 {
-    w->n = n;
-    GPT_TRY(gpt_new(&w->bytes, (size_t)n, sizeof(*w->bytes), "sizes", err));
-    for (int64_t i = 0; i < n; i++)
-        if (!gpt_safetensor_bytes(&tensors[i], &w->bytes[i]))
+    w->n = list->n;
+    GPT_TRY(gpt_new(&w->bytes, (size_t)w->n, sizeof(*w->bytes), "sizes", err));
+    for (int64_t i = 0; i < w->n; i++)
+        if (!gpt_safetensor_bytes(&list->tensors[i], &w->bytes[i]))
             return gpt_fail(err, GPT_EFAIL, "%s: its size overflows", w->path);
     return GPT_OK;
 }
@@ -176,9 +173,8 @@ static int write_header(struct gpt_safetensors_writer *w,
 
 int gpt_safetensors_create(struct gpt_safetensors_writer **out,
                            const char *path, unsigned flags,
-                           const struct gpt_safetensor *tensors, int64_t n,
-                           const struct gpt_safetensors_note *notes,
-                           int64_t n_notes, struct gpt_err *err)
+                           const struct gpt_safetensors *list,
+                           struct gpt_err *err)
 {
     struct gpt_safetensors_writer *w;
     struct gpt_buf header = {0};
@@ -188,10 +184,8 @@ int gpt_safetensors_create(struct gpt_safetensors_writer **out,
     GPT_TRY(gpt_new(&w, 1, sizeof(*w), "safetensors writer", err));
     snprintf(w->path, sizeof(w->path), "%s", path);
     GPT_TRY_GOTO(status,
-                 lay_out(tensors, n, notes, n_notes, &header, &w->order,
-                         &w->size, err),
-                 out);
-    GPT_TRY_GOTO(status, keep_sizes(w, tensors, n, err), out);
+                 lay_out(list, &header, &w->order, &w->size, err), out);
+    GPT_TRY_GOTO(status, keep_sizes(w, list, err), out);
     GPT_TRY_GOTO(status, gpt_out_open(&w->out, path, flags, w->size, err),
                  out);
     status = write_header(w, &header, err);
@@ -267,14 +261,12 @@ void gpt_safetensors_abort(struct gpt_safetensors_writer *w)
 
 /* The header's length depends on the offsets in it, so it is made and measured
  * rather than estimated. */
-int gpt_safetensors_size(const struct gpt_safetensor *tensors, int64_t n,
-                         const struct gpt_safetensors_note *notes,
-                         int64_t n_notes, int64_t *size, struct gpt_err *err)
+int gpt_safetensors_size(const struct gpt_safetensors *list, int64_t *size,
+                         struct gpt_err *err)
 {
     struct gpt_buf header = {0};
     int64_t *order;
-    int status = lay_out(tensors, n, notes, n_notes, &header, &order, size,
-                         err);
+    int status = lay_out(list, &header, &order, size, err);
 
     gpt_free(order);
     gpt_buf_free(&header);

@@ -110,6 +110,10 @@ const char *gpt_pickle_others(const struct gpt_pickle_value *v,
 /* Items of a list, tuple or set, and of torch.Size: true when it is one. */
 bool gpt_pickle_sequence(const struct gpt_pickle_value *v,
                          struct gpt_pickle_value ***items, int64_t *n);
+/* Numbers of such items, as of a shape, strides or a place: true when there are
+ * `most` of them or fewer, none negative. *n and out[0..*n) are then set. */
+bool gpt_pickle_sizes(const struct gpt_pickle_value *v, int most, int64_t *out,
+                      int *n);
 
 /* Appends a text of one value for people, at most `depth` containers deep and
  * `most` items of each; the rest is "...". */

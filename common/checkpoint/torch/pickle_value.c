@@ -271,6 +271,21 @@ bool gpt_pickle_sequence(const struct gpt_pickle_value *v,
     return true;
 }
 
+bool gpt_pickle_sizes(const struct gpt_pickle_value *v, int most, int64_t *out,
+                      int *n)
+{
+    struct gpt_pickle_value **items;
+    int64_t count;
+
+    if (!gpt_pickle_sequence(v, &items, &count) || count > most)
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        if (!gpt_pickle_int(items[i], &out[i]) || out[i] < 0)
+            return false;
+    *n = (int)count;
+    return true;
+}
+
 /* ---- text ---- */
 
 /* A key and its value count as one of `most`. */

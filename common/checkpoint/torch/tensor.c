@@ -117,21 +117,6 @@ find_storage(const struct gpt_torch *t, const struct gpt_pickle_value *v)
                    sizeof(*t->storages), gpt_torch_by_key);
 }
 
-/* Numbers of a size or of strides: not negative, GPT_TORCH_DIMS at most. */
-static bool take_sizes(const struct gpt_pickle_value *v, int64_t *out, int *n)
-{
-    struct gpt_pickle_value **items;
-    int64_t count;
-
-    if (!gpt_pickle_sequence(v, &items, &count) || count > GPT_TORCH_DIMS)
-        return false;
-    for (int64_t i = 0; i < count; i++)
-        if (!gpt_pickle_int(items[i], &out[i]) || out[i] < 0)
-            return false;
-    *n = (int)count;
-    return true;
-}
-
 /* In a stream a storage may be a part of the one that is stored: (key, offset,
  * elements), in elements. */
 static bool take_part(const struct gpt_pickle_value *id,
@@ -245,8 +230,10 @@ int gpt_torch_tensor(const struct gpt_torch *t, const char *name,
     if (rebuilders[kind].marks)
         take_marks(argument(v, rebuilders[kind].marks), out);
     if (!gpt_pickle_int(argument(v, 1), &first) || first < 0 ||
-        !take_sizes(argument(v, 2), out->shape, &out->ndim) ||
-        !take_sizes(argument(v, 3), out->stride, &n_stride) ||
+        !gpt_pickle_sizes(argument(v, 2), GPT_TORCH_DIMS, out->shape,
+                          &out->ndim) ||
+        !gpt_pickle_sizes(argument(v, 3), GPT_TORCH_DIMS, out->stride,
+                          &n_stride) ||
         n_stride != out->ndim)
         return bad_tensor(t, name, v, err,
                           "offset, size or strides are no "
