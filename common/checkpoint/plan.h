@@ -51,6 +51,8 @@ struct gpt_tensor gpt_tensor_make(const char *name, enum gpt_dtype dtype,
                                   int ndim, const int64_t *shape);
 void gpt_tensor_free(struct gpt_tensor *t);
 
+/* Appends a copy of a piece, which is checked with the others later
+ * (gpt_tensor_check()). GPT_EDATA when there are GPT_TENSOR_PIECES. */
 int gpt_tensor_add(struct gpt_tensor *t, const struct gpt_file_box *p,
                    struct gpt_err *err) GPT_MUST_USE;
 /* Before pieces of a type are added: the tensor gets the smallest type that
