@@ -257,8 +257,8 @@ int gpt_append_line(struct gpt_append *a, const char *line,
 int gpt_append_bytes(struct gpt_append *a, const void *p, size_t n,
                      struct gpt_err *err) GPT_MUST_USE;
 int gpt_append_sync(struct gpt_append *a, struct gpt_err *err) GPT_MUST_USE;
-/* Locks the log until it is closed or the process ends; GPT_EEXIST when
- * another process has it. */
+/* Locks the log until it is closed or the process ends. GPT_EEXIST when another
+ * process has it, or has just removed it; GPT_EIO when it cannot be locked. */
 int gpt_append_lock(struct gpt_append *a, struct gpt_err *err) GPT_MUST_USE;
 /* Keeps only the first `size` bytes. */
 int gpt_append_cut(struct gpt_append *a, int64_t size, struct gpt_err *err)

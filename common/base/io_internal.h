@@ -9,8 +9,9 @@
 
 /* ---- io_raw.c: system calls, retried and with fault injection ---- */
 
-/* offset < 0: at the file position. Errors are in errno; a read returns the
- * bytes got, fewer than n at the end of the file. */
+/* offset < 0: at the file position. A write returns 0 when all n bytes are
+ * written; a read the bytes got, fewer than n at the end of the file. Both
+ * return -1 after an error, which is in errno. */
 int gpt_raw_write(int fd, const void *p, size_t n, int64_t offset);
 int64_t gpt_raw_read(int fd, void *p, size_t n, int64_t offset);
 /* Bytes copied from one file to another inside of the kernel, at most n; 0 when

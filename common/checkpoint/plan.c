@@ -77,33 +77,42 @@ int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,
 
 /* The elements are at most three boxes: the rest of a row, whole rows, and the
  * beginning of another row. */
-int gpt_tensor_add_flat(struct gpt_tensor *t, struct gpt_in *in, int64_t offset,
-                        enum gpt_dtype dtype, const int64_t *begin,
-                        const int64_t *shape, int64_t from, int64_t end,
-                        struct gpt_err *err)
+int gpt_tensor_add_flat(struct gpt_tensor *t, const struct gpt_file_box *p,
+                        int64_t from, int64_t end, struct gpt_err *err)
 {
-    const int64_t size = (int64_t)gpt_dtype_bytes(dtype);
-    const int64_t columns = t->ndim > 1 ? shape[1] : end;
+    const int64_t size = (int64_t)gpt_dtype_bytes(p->dtype);
+    const int64_t columns = t->ndim > 1 ? p->shape[1] : end;
+    int64_t offset = p->offset;
 
-    assert(t->ndim == 1 || t->ndim == 2);
+    assert(t->ndim <= 2);
     while (from < end) {
         const int64_t column = from % columns, rest = end - from;
         const int64_t rows =
             column == 0 && rest >= columns ? rest / columns : 1;
         const int64_t width = gpt_min_i64(columns - column, rest);
-        int64_t at[2] = {begin[0] + from, 0}, box[2] = {width, 1};
+        int64_t at[2] = {p->begin[0] + from, 0}, box[2] = {width, 1};
 
         if (t->ndim > 1) {
-            at[0] = begin[0] + from / columns;
-            at[1] = begin[1] + column;
+            at[0] = p->begin[0] + from / columns;
+            at[1] = p->begin[1] + column;
             box[0] = rows;
             box[1] = width;
         }
-        GPT_TRY(gpt_tensor_add_rows(t, in, offset, dtype, at, box, err));
+        GPT_TRY(gpt_tensor_add_rows(t, p->in, offset, p->dtype, at, box, err));
         from += rows * width;
         offset += rows * width * size;
     }
     return GPT_OK;
+}
+
+int gpt_tensor_add_span(struct gpt_tensor *t, struct gpt_in *in, int64_t offset,
+                        enum gpt_dtype dtype, int64_t from, int64_t end,
+                        struct gpt_err *err)
+{
+    struct gpt_file_box all = {.in = in, .offset = offset, .dtype = dtype};
+
+    memcpy(all.shape, t->shape, sizeof(all.shape));
+    return gpt_tensor_add_flat(t, &all, from, end, err);
 }
 
 /* Boxes are disjoint when one ends before the other begins in any dimension. */

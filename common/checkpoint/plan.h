@@ -51,6 +51,8 @@ struct gpt_tensor gpt_tensor_make(const char *name, enum gpt_dtype dtype,
                                   int ndim, const int64_t *shape);
 void gpt_tensor_free(struct gpt_tensor *t);
 
+/* Appends a copy of a piece, which is checked with the others later
+ * (gpt_tensor_check()). GPT_EDATA when there are GPT_TENSOR_PIECES. */
 int gpt_tensor_add(struct gpt_tensor *t, const struct gpt_file_box *p,
                    struct gpt_err *err) GPT_MUST_USE;
 /* Before pieces of a type are added: the tensor gets the smallest type that
@@ -63,11 +65,15 @@ int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,
                         const int64_t *begin, const int64_t *shape,
                         struct gpt_err *err) GPT_MUST_USE;
 
-/* Elements [from, end) of that box, in row-major order, which lie tight at
- * `offset`: of a stretch that other things cut. One or two dimensions. */
-int gpt_tensor_add_flat(struct gpt_tensor *t, struct gpt_in *in, int64_t offset,
-                        enum gpt_dtype dtype, const int64_t *begin,
-                        const int64_t *shape, int64_t from, int64_t end,
+/* Elements [from, end) of a box, in row-major order, which lie tight at its
+ * offset: of a stretch that other things cut. Its strides are not read. At most
+ * two dimensions. */
+int gpt_tensor_add_flat(struct gpt_tensor *t, const struct gpt_file_box *box,
+                        int64_t from, int64_t end,
+                        struct gpt_err *err) GPT_MUST_USE;
+/* The same of the whole tensor: its elements [from, end). */
+int gpt_tensor_add_span(struct gpt_tensor *t, struct gpt_in *in, int64_t offset,
+                        enum gpt_dtype dtype, int64_t from, int64_t end,
                         struct gpt_err *err) GPT_MUST_USE;
 
 /* The pieces lie inside the tensor, do not overlap and cover it: else

@@ -12,7 +12,7 @@ struct gpt_blend_order;
 int gpt_blend_order_open(struct gpt_blend_order **order, const double *weight,
                          int64_t n, int64_t size, struct gpt_err *err)
     GPT_MUST_USE;
-void gpt_blend_order_close(struct gpt_blend_order *order);
+void gpt_blend_order_close(struct gpt_blend_order *order); /* NULL is fine */
 
 /* The data set of the next sample, and how many it gave before. */
 int64_t gpt_blend_order_next(struct gpt_blend_order *order, int64_t *given);

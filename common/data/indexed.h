@@ -21,7 +21,8 @@ extern const char *const gpt_indexed_impls[];
 
 /* `prefix` without .bin/.idx. impl: "mmap" (map the .bin), "cached" (read it
  * into memory at open), "lazy" (pread what is asked for), or "infer"/NULL =
- * mmap. GPT_EDATA names file, offset, field, value and limit. */
+ * mmap; GPT_EUSAGE for any other. GPT_EDATA names file, offset, field, value
+ * and limit. */
 int gpt_indexed_open(struct gpt_indexed **set, const char *prefix,
                      const char *impl, struct gpt_err *err) GPT_MUST_USE;
 /* A set that is made up and in no file: 100000 documents of 1 to 4095 tokens

@@ -37,6 +37,7 @@ int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
                     const struct gpt_topology *t, int64_t first, int64_t last,
                     struct gpt_err *err)
 {
+    const struct gpt_layer_cut cut = {c->num_layers, first, last};
     const int64_t stage = t->at[GPT_PP];
 
     *layout = (struct gpt_layout){
@@ -52,8 +53,8 @@ int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
                         "%d", (long long)t->chunks, GPT_MAX_CHUNKS);
     GPT_TRY(gpt_widths_check(c, t->size[GPT_TP], err));
     for (int64_t i = 0; i < t->chunks; i++)
-        GPT_TRY(gpt_topology_layers(t, c->num_layers, first, last, stage,
-                                    i, &layout->chunk[i].first_layer,
+        GPT_TRY(gpt_topology_layers(t, &cut, stage, i,
+                                    &layout->chunk[i].first_layer,
                                     &layout->chunk[i].n_layers, err));
     return GPT_OK;
 }

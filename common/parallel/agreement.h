@@ -26,7 +26,7 @@ struct gpt_agreement {
 /* A piece of work that ranks do together, of any length. From begin to end a
  * thread posts every second or so that this rank lives. So a rank at work is
  * waited for however long it takes, and one that died or hangs is noticed. All
- * ranks call both. */
+ * ranks call both; to end what did not begin, or NULL, does nothing. */
 int gpt_agreement_begin(struct gpt_agreement *p,
                         struct gpt_err *err) GPT_MUST_USE;
 void gpt_agreement_end(struct gpt_agreement *p);

@@ -151,10 +151,12 @@ int64_t gpt_topology_group(const struct gpt_topology *t, enum gpt_group kind,
 
 /* The layers of every stage that has no number of its own. Checks what must
  * divide. */
-static int middle_layers(const struct gpt_topology *t, int64_t num_layers,
-                         int64_t first, int64_t last, int64_t *middle,
+static int middle_layers(const struct gpt_topology *t,
+                         const struct gpt_layer_cut *cut, int64_t *middle,
                          struct gpt_err *err)
 {
+    const int64_t num_layers = cut->layers;
+    const int64_t first = cut->first, last = cut->last;
     int64_t stages = t->size[GPT_PP] - (first > 0) - (last > 0);
     int64_t rest = num_layers - first - last;
 
@@ -185,8 +187,8 @@ static int middle_layers(const struct gpt_topology *t, int64_t num_layers,
     return GPT_OK;
 }
 
-int gpt_topology_layers(const struct gpt_topology *t, int64_t num_layers,
-                        int64_t first, int64_t last, int64_t pp_rank,
+int gpt_topology_layers(const struct gpt_topology *t,
+                        const struct gpt_layer_cut *cut, int64_t pp_rank,
                         int64_t chunk, int64_t *begin, int64_t *count,
                         struct gpt_err *err)
 {
@@ -195,14 +197,14 @@ int gpt_topology_layers(const struct gpt_topology *t, int64_t num_layers,
     /* All stages are checked on every rank, not only those up to this one: then
      * all ranks refuse a bad division with one message, and none begins to wait
      * for a rank that has ended. */
-    GPT_TRY(middle_layers(t, num_layers, first, last, &middle, err));
+    GPT_TRY(middle_layers(t, cut, &middle, err));
     for (int64_t p = 0; p < t->size[GPT_PP]; p++) {
         int64_t n = middle;
 
-        if (p == 0 && first > 0)
-            n = first;
-        else if (p == t->size[GPT_PP] - 1 && last > 0)
-            n = last;
+        if (p == 0 && cut->first > 0)
+            n = cut->first;
+        else if (p == t->size[GPT_PP] - 1 && cut->last > 0)
+            n = cut->last;
         if (n % t->chunks != 0)
             return gpt_fail(err, GPT_EUSAGE,
                             "%lld layers of pipeline stage %lld do not divide "
@@ -216,7 +218,7 @@ int gpt_topology_layers(const struct gpt_topology *t, int64_t num_layers,
     /* A microbatch passes all stages once a chunk, so each pass takes 1/chunks
      * of the layers. The division has no remainder, since the layers of every
      * stage divide. */
-    *begin = chunk * (num_layers / t->chunks) + before;
+    *begin = chunk * (cut->layers / t->chunks) + before;
     *count = here;
     return GPT_OK;
 }

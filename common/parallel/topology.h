@@ -59,12 +59,18 @@ int64_t gpt_topology_group(const struct gpt_topology *t, enum gpt_group kind,
                            int64_t *ranks, int64_t *index);
 const char *gpt_group_name(enum gpt_group kind); /* "tp", "dp", ... */
 
-/* Layers of a chunk of stage pp_rank. Evenly, chunk v of stage p begins at
- * v * (L / chunks) + p * (L / (P * chunks)). first and last give the layers of
- * an uneven first and last stage (0 = even); the stages between share the rest
- * equally. GPT_EUSAGE when something does not divide. */
-int gpt_topology_layers(const struct gpt_topology *t, int64_t num_layers,
-                        int64_t first, int64_t last, int64_t pp_rank,
+/* How a model's layers are cut into stages. */
+struct gpt_layer_cut {
+    int64_t layers;      /* of the model */
+    int64_t first, last; /* of an uneven first and last stage; 0: even */
+};
+
+/* Layers of a chunk of stage pp_rank: *count of them, from *begin on. Evenly,
+ * chunk v of stage p begins at v * (L / chunks) + p * (L / (P * chunks)); the
+ * stages between uneven ones share the rest equally. GPT_EUSAGE when something
+ * does not divide. */
+int gpt_topology_layers(const struct gpt_topology *t,
+                        const struct gpt_layer_cut *cut, int64_t pp_rank,
                         int64_t chunk, int64_t *begin, int64_t *count,
                         struct gpt_err *err) GPT_MUST_USE;
 

@@ -17,7 +17,8 @@ struct gpt_sp_map {
     size_t n_text;
 };
 
-/* GPT_EDATA when the parts do not fit into the blob. */
+/* The map of a model's precompiled_charsmap, which is borrowed; an empty one is
+ * no map. GPT_EDATA when the parts do not fit into the blob. */
 int gpt_sp_map_open(struct gpt_sp_map *map, struct gpt_str blob,
                     const char *path, struct gpt_err *err) GPT_MUST_USE;
 

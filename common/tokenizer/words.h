@@ -19,7 +19,8 @@ struct gpt_words {
 };
 
 /* From the members of `model` and from model.vocab, an object of tokens and
- * ids; `what` names the file. gpt_words_close() frees, also after a failure. */
+ * ids; `what` names the file. GPT_EDATA when there is no token, or one of more
+ * than GPT_TOKEN_MAX bytes. gpt_words_close() frees, also after a failure. */
 int gpt_words_read(struct gpt_words *w, const cJSON *model,
                    struct gpt_str vocab, const char *what,
                    struct gpt_err *err) GPT_MUST_USE;

@@ -52,7 +52,8 @@ int64_t gpt_feed_device_memory(const struct gpt_feed_options *options);
 int gpt_feed_read(struct gpt_feed *feed, enum gpt_split split, int64_t first,
                   int64_t n, struct gpt_err *err) GPT_MUST_USE;
 
-/* Starts to read what will be asked for next in the background. */
+/* Starts to read what will be asked for next in the background. Where no thread
+ * could be started for that it does nothing, and the next read reads it. */
 void gpt_feed_ahead(struct gpt_feed *feed, enum gpt_split split, int64_t first,
                     int64_t n);
 

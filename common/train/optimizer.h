@@ -43,7 +43,7 @@ int gpt_optimizer_open(struct gpt_optimizer **optimizer, struct gpt_backend *be,
                        int64_t tp_rank,
                        const struct gpt_optimizer_options *options,
                        struct gpt_err *err) GPT_MUST_USE;
-void gpt_optimizer_close(struct gpt_optimizer *optimizer);
+void gpt_optimizer_close(struct gpt_optimizer *optimizer); /* NULL is fine */
 
 /* ---- states ---- */
 

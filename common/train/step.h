@@ -84,7 +84,9 @@ struct gpt_evaluation {
     int64_t bytes;
 };
 
-/* Adds losses and unmasked rows of the batch that the feeds hold. */
+/* Adds losses and unmasked rows of the batch that the feeds of all ranks hold,
+ * micro_batches on each of them. All ranks call it and get the same sums; it
+ * waits for the queue. */
 int gpt_step_eval(struct gpt_replica *replica, struct gpt_feed *feed,
                   int64_t micro_batches, struct gpt_evaluation *sum,
                   struct gpt_err *err) GPT_MUST_USE;

@@ -212,6 +212,15 @@ static void test_refused(void)
            gpt_corpus_get(c, GPT_TEST, 0, tokens, &err) == GPT_OK,
        "a sample is full");
     gpt_corpus_close(c);
+    /* a sample has one token more than it has inputs */
+    for (int more = 0; more < 2; more++) {
+        o.seq_length = repeat.tokens - 1 + more;
+        c = open_or_die(&o);
+        struct gpt_repeat again;
+        ok(gpt_corpus_repeats(c, GPT_TEST, &again) == (more > 0),
+           "the tokens of a sample%s", more ? " but one" : "");
+        gpt_corpus_close(c);
+    }
     o.seq_length = 100000;
     c = open_or_die(&o);
     ok(gpt_corpus_repeats(c, GPT_TRAIN, &repeat) && repeat.begin == 0,
@@ -371,6 +380,16 @@ static void test_stages(void)
     for (int i = 0; i < 20; i++)
         same += sample_of(c, i) == sample_of(plain, i);
     is_int(same, 20, "one stage is the blend of its words");
+    gpt_corpus_close(plain);
+    gpt_corpus_close(c);
+    /* the epochs of a set, which its order depends on, are as many */
+    o.n_samples[GPT_TRAIN] = 3000;
+    plain = open_or_die(&o);
+    c = open_staged(&s, 3000);
+    same = 0;
+    for (int i = 0; i < 3000; i++)
+        same += sample_of(c, i) == sample_of(plain, i);
+    is_int(same, 3000, "over several epochs, too");
     gpt_corpus_close(plain);
     gpt_corpus_close(c);
 

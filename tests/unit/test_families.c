@@ -10,6 +10,7 @@
 #include "tests/lib/tap.h"
 #include "tokenizer/needle.h"
 #include "tokenizer/pretok.h"
+#include "tokenizer/text_steps.h"
 #include "tokenizer/tokenizer.h"
 #include "text/unicode_nfc.h"
 
@@ -668,6 +669,8 @@ static void test_long_tokens(void)
          "has 65537 bytes, must have at most 65536", LONG},
         {HF, "qwen2.json", "\"vocab\":{", "\"vocab\":{\"", "\":999,",
          "token 999 has 65537 bytes, must have at most 65536", LONG},
+        {HF, "wordpiece.json", "\"vocab\":{", "\"vocab\":{\"", "\":999,",
+         "token 999 has 65537 bytes, must have at most 65536", LONG},
         {SP, "bpe.model", NULL, "\n\x85\x80\x04\n\x81\x80\x04", "",
          "a piece of more than 65536 bytes", LONG},
     };
@@ -1132,8 +1135,45 @@ static void test_table(void)
            gpt_pretok_names[i]);
 }
 
+/* White space goes where the step says. Of the bytes that stand for the first
+ * character those are left that are not stripped; what replaces a text counts
+ * as the text it was. */
+static void test_steps(void)
+{
+    static const struct {
+        bool left, right;
+        const char *want;
+        size_t first;
+    } rows[] = {{true, false, "a ", 1}, {false, true, "  a", 3},
+                {true, true, "a", 1}, {false, false, "  a ", 3}};
+    struct gpt_text_step swap = {.kind = GPT_STEP_REPLACE,
+                                 .pattern = {.text = {"b", 1}},
+                                 .content = {"xyz", 3}};
+    struct gpt_buf buffers[2] = {{0}};
+    struct gpt_err err = {0};
+
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        const struct gpt_text_step step = {.kind = GPT_STEP_STRIP,
+                                           .left = rows[i].left,
+                                           .right = rows[i].right};
+        struct gpt_step_text text = {.s = {"  a ", 4}, .first = 3};
+
+        ok(gpt_text_steps_run(&step, 1, buffers, &text, &err) == GPT_OK &&
+               gpt_str_equal(text.s, rows[i].want, strlen(rows[i].want)) &&
+               text.first == rows[i].first,
+           "stripped: '%.*s', %zu", (int)text.s.len, text.s.data, text.first);
+    }
+    struct gpt_step_text text = {.s = {"acbdb", 5}, .first = 4};
+    ok(gpt_text_steps_run(&swap, 1, buffers, &text, &err) == GPT_OK &&
+           gpt_str_equal(text.s, "acxyzdxyz", 9) && text.first == 6,
+       "replaced: '%.*s', %zu", (int)text.s.len, text.s.data, text.first);
+    gpt_buf_free(&buffers[0]);
+    gpt_buf_free(&buffers[1]);
+}
+
 int main(void)
 {
+    test_steps();
     test_goldens();
     test_first_spaces();
     test_first_words();

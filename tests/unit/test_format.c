@@ -2,6 +2,7 @@
  * that a directory of Hugging Face becomes. */
 #include "checkpoint/format.h"
 #include "checkpoint/names.h"
+#include "checkpoint/nearest.h"
 
 #include "tests/lib/tap.h"
 
@@ -122,8 +123,24 @@ static void test_hugging_face(void)
            "nothing there: %s", err.text);
 }
 
+/* A row that differs in all names the field that says so. */
+static void test_nearest(void)
+{
+    const struct gpt_misfit all = {"gptj", {"config.json"}, SIZE_MAX};
+    const struct gpt_misfit some = {"gpt2", {"a", "b", "c", "d", "e", "f"}, 8};
+    struct gpt_nearest near = {.n = 0};
+
+    gpt_nearest_keep(&near, &all);
+    gpt_nearest_keep(&near, &some);
+    is_int(gpt_nearest_fail(&near, "family", 9, &err), GPT_EDATA, "none fits");
+    is_str(err.text, "no family is this model; the nearest of 9 differ: "
+           "gpt2 in a, b, c, d, e, f and 2 more; gptj in config.json",
+           "the nearest first");
+}
+
 int main(void)
 {
+    test_nearest();
     test_table();
     test_names();
     test_hugging_face();

@@ -2,6 +2,7 @@
  * which memory is the device's. */
 #include "model/geometry.h"
 #include "model/memory_kinds.h"
+#include "model/rotary.h"
 #include "model/stage.h"
 
 #include "tests/lib/tap.h"
@@ -160,8 +161,45 @@ static void test_logits(void)
            "never more than there are rows");
 }
 
+/* YaRN's ramp of pairs: the numbers of transformers for 64 elements, base 10000
+ * and 4096 positions; its ends are kept apart where they meet. */
+static void test_yarn(void)
+{
+    struct gpt_config c = grouped();
+    struct gpt_rope op = {.rotary = 0};
+
+    c.head_size = 64;
+    c.rotary_percent = 1;
+    c.rotary_scaling = GPT_SCALING_YARN;
+    c.rotary_base = 10000;
+    c.rotary_factor = 4;
+    c.rotary_fast = 32;
+    c.rotary_slow = 1;
+    c.rotary_positions = 4096;
+    gpt_rotary_fill(&op, &c, 0, false);
+    is_int(op.rotary, 64, "all elements turn");
+    is_near(op.scaling.to, 10, 0, 0, "the last pair that stays");
+    is_near(op.scaling.from, 23, 0, 0, "the first that is interpolated");
+    is_near(op.scaling.attention, 1.1386294, 1e-6, 0, "0.1 ln 4 + 1");
+    c.rotary_attention = 1.5;
+    gpt_rotary_fill(&op, &c, 0, false);
+    is_near(op.scaling.attention, 1.5, 0, 0, "the model's own");
+    c.rotary_positions = 6;
+    gpt_rotary_fill(&op, &c, 0, false);
+    ok(op.scaling.to == 0 && op.scaling.from > 0 && op.scaling.from < 0.01,
+       "a ramp that is a step");
+    c.rotary_scaling = GPT_SCALING_LONGROPE;
+    gpt_rotary_fill(&op, &c, 0, false);
+    is_near(op.scaling.attention, 1.5, 0, 0, "its own with LongRoPE, too");
+    c.rotary_attention = 0;
+    gpt_rotary_fill(&op, &c, 0, false);
+    is_near(op.scaling.attention, gpt_config_sharpness(&c), 0, 0,
+            "or what the lengths say");
+}
+
 int main(void)
 {
+    test_yarn();
     test_logits();
     test_widths();
     test_division();

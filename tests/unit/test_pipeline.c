@@ -228,7 +228,7 @@ static void test_simulated(void)
         .forward = 1, .backward = 2, .weights = 6, .layers = 2};
     build_all(1, 1, 2);
     is_int(gpt_pipeline_plan_simulate(plans, 1, &gathered, times, &result,
-                                      &err), GPT_OK, "with weights to wait for");
+                                      &err), GPT_OK, "weights to wait for");
     is_near(result.total, 11.5, 0, 1e-12, "it waits for them once");
     is_near(result.weights, 5.5, 0, 1e-12, "so long");
     free_all(1);

@@ -465,8 +465,11 @@ static void test_resize(void)
 /* A stretch of a box that is cut anywhere, in every way. */
 static void test_flat(void)
 {
-    static const int64_t begin[D] = {1, 2}, shape[D] = {3, 4}, all[D] = {5, 7};
+    static const int64_t all[D] = {5, 7};
     struct gpt_in *in = tensor_file(GPT_F32, ELEMENTS, element);
+    const struct gpt_file_box whole = {
+        .begin = {1, 2}, .shape = {3, 4}, .in = in, .offset = 8,
+        .dtype = GPT_F32};
     int wrong = 0;
 
     for (int64_t from = 0; from < 12; from++)
@@ -475,8 +478,7 @@ static void test_flat(void)
             const struct gpt_tensor *p = &t;
             int64_t n = 0;
 
-            wrong += gpt_tensor_add_flat(&t, in, 8, GPT_F32, begin, shape, from,
-                                         end, &err) != GPT_OK;
+            wrong += gpt_tensor_add_flat(&t, &whole, from, end, &err) != GPT_OK;
             for (size_t i = 0; i < p->n; i++) {
                 const struct gpt_file_box *box = &p->pieces[i];
                 const int64_t at = from + n;

@@ -116,12 +116,13 @@ static void test_layers(void)
         const int64_t size[GPT_N_DIMS] = {[GPT_TP] = 1, [GPT_PP] = stages};
         if (gpt_topology_init(&t, stages, 0, size, chunks, &err) != GPT_OK)
             exit(1);
+        const struct gpt_layer_cut cut = {layers, first, last};
         for (int64_t p = 0; p < stages; p++)
             for (int64_t v = 0; v < chunks; v++, k += 2) {
                 int64_t begin = -1, count = -1;
 
-                wrong += gpt_topology_layers(&t, layers, first, last, p, v,
-                                             &begin, &count, &err) != GPT_OK;
+                wrong += gpt_topology_layers(&t, &cut, p, v, &begin, &count,
+                                             &err) != GPT_OK;
                 wrong += begin != (int64_t)want[k] ||
                          count != (int64_t)want[k + 1];
             }
@@ -195,9 +196,10 @@ static void test_layers_refused(void)
         if (gpt_topology_init(&t, rows[i].stages, 0, size, rows[i].chunks,
                               &err) != GPT_OK)
             exit(1);
-        ok(gpt_topology_layers(&t, rows[i].layers, rows[i].first,
-                               rows[i].last, 0, 0, &begin, &count,
-                               &err) == GPT_EUSAGE &&
+        const struct gpt_layer_cut cut = {rows[i].layers, rows[i].first,
+                                          rows[i].last};
+        ok(gpt_topology_layers(&t, &cut, 0, 0, &begin, &count, &err) ==
+               GPT_EUSAGE &&
                strstr(err.text, rows[i].says),
            "refused: %s", err.text);
     }

@@ -4,7 +4,6 @@
  * gpt_deepspeed_open(). */
 #include "checkpoint/deepspeed/deepspeed.h"
 
-#include "base/num.h"
 #include "checkpoint/huggingface/huggingface.h"
 
 #include <stdio.h>
@@ -104,37 +103,6 @@ int gpt_deepspeed_add_file(struct gpt_deepspeed *d, const char *name,
     *out = &d->files[d->n_files];
     GPT_TRY(gpt_torch_open(*out, path, err));
     d->n_files++;
-    return GPT_OK;
-}
-
-/* A range of elements is at most a part of a row, whole rows as one box, and a
- * part of a row. */
-int gpt_deepspeed_add_span(struct gpt_tensor *t, struct gpt_in *in,
-                           int64_t offset, enum gpt_dtype dtype, int64_t first,
-                           int64_t n, struct gpt_err *err)
-{
-    const int64_t width = t->ndim == 2 ? t->shape[1] : 1;
-    const int64_t size = (int64_t)gpt_dtype_bytes(dtype);
-
-    while (n > 0) {
-        const int64_t column = first % width;
-        const bool whole = column == 0 && n >= width;
-        const int64_t rows = whole ? n / width : 1;
-        const int64_t columns = whole ? width : gpt_min_i64(width - column, n);
-        const struct gpt_file_box box = {
-            .begin = {first / width, column},
-            .shape = {rows, columns},
-            .in = in,
-            .offset = offset,
-            .stride = {t->ndim == 2 ? columns * size : size, size},
-            .dtype = dtype,
-        };
-
-        GPT_TRY(gpt_tensor_add(t, &box, err));
-        first += rows * columns;
-        offset += rows * columns * size;
-        n -= rows * columns;
-    }
     return GPT_OK;
 }
 

@@ -98,10 +98,5 @@ int gpt_deepspeed_read_param(struct gpt_deepspeed *d,
 int gpt_deepspeed_add_file(struct gpt_deepspeed *d, const char *name,
                            struct gpt_torch **out,
                            struct gpt_err *err) GPT_MUST_USE;
-/* Appends elements [first, first + n) of a tensor in the order of rows, which
- * lie tight at byte `offset` of `in`. */
-int gpt_deepspeed_add_span(struct gpt_tensor *t, struct gpt_in *in,
-                           int64_t offset, enum gpt_dtype dtype, int64_t first,
-                           int64_t n, struct gpt_err *err) GPT_MUST_USE;
 
 #endif

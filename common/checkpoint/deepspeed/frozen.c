@@ -101,8 +101,8 @@ static int add_fragment(const struct gpt_torch *t, struct gpt_tensor *to,
                         gpt_in_path(t->in), to->name, (long long)held,
                         (long long)n);
     gpt_tensor_widen(to, part.dtype);
-    return gpt_deepspeed_add_span(to, t->in, part.begin, part.dtype, first, n,
-                                  err);
+    return gpt_tensor_add_span(to, t->in, part.begin, part.dtype, first,
+                               first + n, err);
 }
 
 /* An equal part of each rank; the last may have less. */

@@ -259,7 +259,7 @@ static int take_span(struct whole *w, const struct gpt_pickle_value *v,
         return GPT_OK;
     struct gpt_tensor made =
         gpt_tensor_make(weight->name, t.dtype, weight->ndim, weight->shape);
-    GPT_TRY(gpt_deepspeed_add_span(
+    GPT_TRY(gpt_tensor_add_span(
         &made, w->d->model.in,
         t.begin + at * (int64_t)gpt_dtype_bytes(t.dtype), t.dtype, 0, n, err));
     gpt_tensor_free(&p->kinds[kind]);

@@ -198,9 +198,9 @@ static int add_spans(struct reader *r, struct gpt_deepspeed_param *p,
 
         /* the same elements of each: vectors of a group are alike */
         p->kinds[k].dtype = t->dtype;
-        GPT_TRY(gpt_deepspeed_add_span(&p->kinds[k], r->d->files[rank].in,
-                                       t->begin + at * size, t->dtype, from, n,
-                                       err));
+        GPT_TRY(gpt_tensor_add_span(&p->kinds[k], r->d->files[rank].in,
+                                    t->begin + at * size, t->dtype, from,
+                                    from + n, err));
     }
     return GPT_OK;
 }

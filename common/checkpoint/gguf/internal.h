@@ -62,9 +62,10 @@ int gpt_gguf_check_xielu(const struct gpt_config *c, const struct gpt_gguf *g,
 int gpt_gguf_put_xielu(struct gpt_gguf_keys *k, const struct gpt_target *t,
                        struct gpt_err *err) GPT_MUST_USE;
 
-/* The tokens that begin and end texts, into the source; and into keys, where an
- * id below 0 is none. There are keys for three tokens that end texts: a warning
- * names what is left out. */
+/* The tokens that begin and end texts, into the source, where one that the file
+ * does not name, or that is not below the vocabulary's size, is GPT_TOKEN_NONE;
+ * and into keys, where an id below 0 is none. There are keys for three tokens
+ * that end texts: a warning names what is left out. */
 int gpt_gguf_read_ends(struct gpt_source *s, struct gpt_gguf *g,
                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_gguf_put_ends(struct gpt_gguf_keys *k, int64_t bos, int64_t eos,

@@ -50,7 +50,8 @@ const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
 /* How many tensors a rule names: one, or one for each row. They are its parts,
  * from 0 on. */
 int64_t gpt_hf_parts(const struct gpt_hf_rule *rule, const struct gpt_param *p);
-/* "transformer.h.3.attn.c_attn.weight"; prefix: the family's, or "". */
+/* "transformer.h.3.attn.c_attn.weight", cut to cap; prefix: the family's, or
+ * "". It is left out where the rule's name begins with '/'. */
 void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
                  const struct gpt_param *p, int64_t part, const char *prefix);
 /* The dimensions of that tensor there: those of the parameter, or of a row. */

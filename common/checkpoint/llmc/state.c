@@ -147,7 +147,6 @@ int gpt_llmc_state_add(const struct gpt_llmc_state *st, struct gpt_tensor *t,
                        enum gpt_llmc_kind kind, int64_t first, int64_t count,
                        struct gpt_err *err)
 {
-    const int64_t zero[GPT_TENSOR_DIMS] = {0};
     const int64_t wanted = t->shape[0] * (t->ndim > 1 ? t->shape[1] : 1);
     const int64_t n = st->n;
 
@@ -164,8 +163,8 @@ int gpt_llmc_state_add(const struct gpt_llmc_state *st, struct gpt_tensor *t,
                                          first / n) * 4;
 
         if (begin < end)
-            GPT_TRY(gpt_tensor_add_flat(t, st->files[r], at, GPT_F32, zero,
-                                        t->shape, begin, end, err));
+            GPT_TRY(gpt_tensor_add_span(t, st->files[r], at, GPT_F32, begin,
+                                        end, err));
     }
     return GPT_OK;
 }

@@ -22,7 +22,8 @@ struct gpt_share {
     bool weights_only, verify, later;
     int64_t rank, size;
 };
-/* Opens the directory of one checkpoint. */
+/* Opens the directory of one checkpoint, for gpt_checkpoint_close() to close.
+ * GPT_EDATA names what of its manifest or files does not fit. */
 int gpt_checkpoint_open_here(struct gpt_checkpoint **c, const char *dir,
                              const struct gpt_share *share,
                              struct gpt_err *err) GPT_MUST_USE;

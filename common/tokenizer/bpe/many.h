@@ -33,7 +33,8 @@ typedef void gpt_bpe_many_fn(struct gpt_bpe_piece *pieces, size_t n,
 /* The form for an instruction set; all have the same results. */
 gpt_bpe_many_fn *gpt_bpe_many_of(const char *isa);
 
-/* Writes the ids of a piece that is merged; returns how many. */
+/* Writes the ids of a piece that is merged, at most as many as it has bytes;
+ * returns how many. */
 size_t gpt_bpe_piece_ids(const struct gpt_bpe_piece *p, int32_t *ids);
 
 #endif
