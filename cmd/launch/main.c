@@ -162,6 +162,8 @@ int main(int argc, char **argv)
         .n_options = GPT_COUNT(table),
         .foreign = gpt_launch_foreign,
         .n_foreign = gpt_launch_n_foreign,
+        .hints = gpt_launch_hints,
+        .n_hints = gpt_launch_n_hints,
         .options_bytes = sizeof(struct options),
         .max_positional = -1,
         .stop_at_positional = true,
