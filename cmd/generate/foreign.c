@@ -192,6 +192,8 @@ const struct gpt_foreign_option gpt_generate_hints[] = {
          "the feed-forward layers are dense here, without experts"),
     HINT("num-experts", MEGATRON,
          "the feed-forward layers are dense here, without experts"),
+    HINT("mlp-type", DEEPSPEED,
+         "the feed-forward layers are dense here, without experts"),
     HINT("num-gpus", DEEPSPEED, RANKS),
     HINT("num-nodes", DEEPSPEED, RANKS),
     HINT("nproc-per-node", TORCHRUN, RANKS),

@@ -77,8 +77,8 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
     {"gpu-ids", ACCELERATE,
      .answer = "CUDA_VISIBLE_DEVICES says which devices ranks get"},
     {"config-file", ACCELERATE,
-     .answer = "gpt-train --config reads it; here write --nproc-per-node, "
-               "--nnodes and --node-rank"},
+     .answer = "write its values as options: here --nproc-per-node, --nnodes "
+               "and --node-rank, the others after gpt-train"},
     {"same-network", ACCELERATE, .answer = MEETING},
     {"dynamo-backend", ACCELERATE, .answer = AS_IT_IS},
     {"main-training-function", ACCELERATE, .answer = ITSELF},

@@ -71,6 +71,8 @@ gpt-train|--disable-dsa-indexer-scoring-relu|attention is dense
 gpt-train|--universal-checkpoint|a checkpoint is loaded in any layout
 gpt-train|--megatron_lm_hidden_dropout 0|without megatron_lm_ in front
 gpt-train|--torch_compile_mode max|kernels are fused
+gpt-train|--config_file default.yaml|one a line: name = value
+gpt-launch|--config_file default.yaml|the others after gpt-train
 gpt-launch|--fsdp_version 2|options of gpt-train
 gpt-launch|--partition gpu|srun starts gpt-train itself
 gpt-launch|--mca btl tcp|ranks meet through the store
@@ -84,6 +86,14 @@ END
 expect 0 'the sampler of nanoGPT' gpt-generate --out_dir=a --num_samples=5 \
     --max_new_tokens=100 --compile=False --init_from=resume --print-config
 out_has 'load = a'
+expect 2 'letters of llm.c' gpt-train -i a.bin -o log -e d12 -b 64 -q 0.0 -x 9
+err_has "unknown options '-i', '-o', '-e', '-b', '-x'"
+err_has '-e: --config names a preset'
+expect 2 'a script that is left in its line' train pretrain_gpt.py --lr 1
+err_has 'gpt-train takes the place of a script: leave it out'
+printf 'mixed_precision: bf16\n' >accelerate.yaml
+expect 2 'a file of YAML' train --config accelerate.yaml
+err_has 'YAML and JSON are not read'
 expect 2 'values that are refused, too' train --main-grads-dtype bf16 \
     --exp-avg-dtype=fp16 --exp-avg-sq-dtype fp32 --num-experts 8
 err_has "unknown options '--main-grads-dtype bf16', '--exp-avg-dtype fp16', '--num-experts'"
@@ -196,7 +206,7 @@ err_has 'gpt-train resumes from its newest checkpoint'
 
 expect 2 'a letter of another program is answered' \
     gpt-generate -m model.gguf -p text -n 5
-err_has "unknown option '-m', a name of llama.cpp"
+err_has "unknown options '-m', '-n'"
 err_has '--load FILE names the model'
 expect 0 'long names are taken' gpt-generate --model x --n-predict 5 \
     --chat-template-file t --alias y --jinja --print-config
