@@ -89,6 +89,28 @@ out:;
     return status;
 }
 
+/* A number with '-' is a word, as values of other options begin so; habits of
+ * head(1) and tail(1) would have it the name of a set. */
+static int check_sets(const struct gpt_dataset_command *command,
+                      const char *const *sets, int n, struct gpt_err *err)
+{
+    for (int i = 0; i < n; i++) {
+        const char *digits = sets[i] + 1;
+
+        if (sets[i][0] != '-' || !*digits ||
+            digits[strspn(digits, "0123456789")] != '\0')
+            continue;
+        gpt_fail(err, GPT_EUSAGE, "'%s' names no data set", sets[i]);
+        if (gpt_dataset_takes(command, "count"))
+            return gpt_hint(err, "write -n %s for so many documents", digits);
+        if (gpt_dataset_takes(command, "tail"))
+            return gpt_hint(err, "write --documents :%s for the first, or "
+                            "--tail %s for the last ones", digits, digits);
+        return gpt_hint(err, "./%s is a data set that is called so", sets[i]);
+    }
+    return GPT_OK;
+}
+
 static int run_program(const void *options, const struct gpt_args *args,
                        struct gpt_err *err)
 {
@@ -105,6 +127,7 @@ static int run_program(const void *options, const struct gpt_args *args,
     }
     GPT_TRY(find_command(&command, args->positional[0], err));
     GPT_TRY(check_options(command, args, err));
+    GPT_TRY(check_sets(command, args->positional + 1, n, err));
     if (n < command->min_sets || n > command->max_sets)
         return gpt_fail(err, GPT_EUSAGE, "%s needs %s PREFIX", command->name,
                         command->max_sets == 1 ? "one" : "at least one");

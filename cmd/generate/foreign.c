@@ -7,6 +7,9 @@
 #define LLAMA "llama.cpp"
 #define VLLM "vLLM"
 #define MEGATRON "Megatron-LM"
+#define DEEPSPEED "DeepSpeed"
+#define NANOGPT "nanoGPT"
+#define TORCHRUN "torchrun"
 
 /* Kinds of choice that there are none of, told in one way. */
 #define RULES "tokens are chosen by --temperature, --top-k, --top-p or --greedy"
@@ -90,6 +93,24 @@ const struct gpt_foreign_option gpt_generate_foreign[] = {
     SKIP("dist-ckpt-strictness", "another model's checkpoint is refused"),
     SKIP_FLAG("exit-on-missing-checkpoint", "without one the program ends"),
     SKIP_FLAG("no-load-rng", "random numbers follow from --seed"),
+    {"expert-model-parallel-size", MEGATRON,
+     .answer = "the feed-forward layers are dense here, without experts",
+     .skip = true, .only = "1"},
+    SKIP_FLAG("inference-ckpt-non-strict", ONE_MODEL),
+    SKIP_FLAG("te-rng-tracker", "random numbers follow from --seed"),
+    SKIP_FLAG("inference-rng-tracker", "random numbers follow from --seed"),
+    SKIP_FLAG("deterministic-mode", "random numbers follow from --seed"),
+    SKIP_FLAG("sequence-parallel", ONE_MODEL),
+    SKIP("cuda-graph-impl", ONE_MODEL),
+    SKIP("model-provider", ONE_MODEL),
+    SKIP("log-interval", "a text is written as it grows"),
+    SKIP("timing-log-level", "--stats-file FILE has the times"),
+    SKIP_FLAG("no-use-tokenizer-model-from-checkpoint-args",
+              "files that are named replace the checkpoint's vocabulary"),
+    {"out-dir", NANOGPT, .means = "--load=%"},
+    {"init-from", NANOGPT, .answer = "--load DIR names the model", .skip = true,
+     .only = "resume"},
+    {"compile", NANOGPT, .answer = ONE_MODEL, .skip = true},
     {"port", MEGATRON, .answer = "--serve HOST:PORT answers OpenAI's API"},
     {"model", VLLM, .means = "--load=%"},
     {"model-name-or-path", TRANSFORMERS, .means = "--load=%"},
@@ -143,3 +164,50 @@ const struct gpt_foreign_option gpt_generate_foreign[] = {
 };
 
 const size_t gpt_generate_n_foreign = GPT_COUNT(gpt_generate_foreign);
+
+/* Families, and names that are answered alone. */
+#define HINT(n, from, text) {.name = (n), .source = (from), .answer = (text)}
+#define RANKS "gpt-launch --stdio starts the ranks: write it in front"
+#define TO_OUTPUT "texts go to standard output: write > FILE"
+#define TRAINS "this program trains nothing; gpt-train does"
+#define SERVER "--serve HOST:PORT; --batch-size, --max-positions set its size"
+
+const struct gpt_foreign_option gpt_generate_hints[] = {
+    HINT("start", NANOGPT,
+         "--prompt TEXT; FILE:NAME there is --prompt-file NAME here"),
+    HINT("prompts", MEGATRON, "--prompt takes several texts"),
+    HINT("prompt-file-num-truncate", MEGATRON,
+         "--prompt-file - reads standard input: head -n N FILE | gpt-generate"),
+    HINT("return-log-probs", MEGATRON, "--logprobs N, with --jsonl"),
+    HINT("output-path", MEGATRON, TO_OUTPUT),
+    HINT("output", TRANSFORMERS, TO_OUTPUT),
+    HINT("termination-id", MEGATRON,
+         "a text ends with the token that ends documents, or with --stop TEXT"),
+    HINT("inference-*", MEGATRON, SERVER),
+    HINT("enable-chunked-prefill", MEGATRON, SERVER),
+    HINT("incoming-requests-*", MEGATRON, SERVER),
+    HINT("num-speculative-tokens", MEGATRON,
+         "tokens are chosen one after the other, by the model alone"),
+    HINT("moe-*", MEGATRON,
+         "the feed-forward layers are dense here, without experts"),
+    HINT("num-experts", MEGATRON,
+         "the feed-forward layers are dense here, without experts"),
+    HINT("mlp-type", DEEPSPEED,
+         "the feed-forward layers are dense here, without experts"),
+    HINT("num-gpus", DEEPSPEED, RANKS),
+    HINT("num-nodes", DEEPSPEED, RANKS),
+    HINT("nproc-per-node", TORCHRUN, RANKS),
+    HINT("nnodes", TORCHRUN, RANKS),
+    HINT("node-rank", TORCHRUN, RANKS),
+    HINT("master-addr", TORCHRUN, RANKS),
+    HINT("master-port", TORCHRUN, RANKS),
+    HINT("standalone", TORCHRUN, RANKS),
+    HINT("tensor-parallel-size", VLLM,
+         "--tensor-model-parallel-size; gpt-launch starts the ranks"),
+    HINT("lr", MEGATRON, TRAINS),
+    HINT("optimizer", MEGATRON, TRAINS),
+    HINT("save", MEGATRON, TRAINS),
+    HINT("train-iters", MEGATRON, TRAINS),
+};
+
+const size_t gpt_generate_n_hints = GPT_COUNT(gpt_generate_hints);

@@ -7,5 +7,8 @@
 
 extern const struct gpt_foreign_option gpt_generate_foreign[];
 extern const size_t gpt_generate_n_foreign;
+/* More names, which are answered alone. */
+extern const struct gpt_foreign_option gpt_generate_hints[];
+extern const size_t gpt_generate_n_hints;
 
 #endif

@@ -94,6 +94,8 @@ int main(int argc, char **argv)
         .n_options = gpt_generate_n_options,
         .foreign = gpt_generate_foreign,
         .n_foreign = gpt_generate_n_foreign,
+        .hints = gpt_generate_hints,
+        .n_hints = gpt_generate_n_hints,
         .quiet = gpt_launch_env_local_rank() > 0,
         .instead = "--load names the checkpoint, --prompt the text",
         .options_bytes = sizeof(struct gpt_generate_options),

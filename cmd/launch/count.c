@@ -1,4 +1,4 @@
-/* How many processes a node gets. */
+/* How many nodes a job has, and how many processes a node gets. */
 #include "cmd/launch/count.h"
 
 #include "base/num.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_PROCESSES = 4096 };
+enum { MAX_PROCESSES = 4096, MAX_NODES = 65536 };
 
 /* The GPUs that processes will see: what CUDA_VISIBLE_DEVICES lists, else the
  * device files of the driver. No driver is loaded for that: gpt-launch is no
@@ -62,4 +62,40 @@ int gpt_launcher_count(int64_t *n, const char *text, struct gpt_err *err)
                         "--nproc-per-node: %s is out of range (1 to %d)", text,
                         MAX_PROCESSES);
     return GPT_OK;
+}
+
+static bool read_range(const char *text, int64_t *least, int64_t *most)
+{
+    const char *colon = strchr(text, ':');
+    char first[24];
+
+    if (!colon)
+        return gpt_parse_int(text, most) && gpt_parse_int(text, least);
+    if ((size_t)(colon - text) >= sizeof(first))
+        return false;
+    memcpy(first, text, (size_t)(colon - text));
+    first[colon - text] = '\0';
+    return gpt_parse_int(first, least) && gpt_parse_int(colon + 1, most);
+}
+
+/* torchrun's MIN:MAX is a number where both are the same. */
+int gpt_launcher_nodes(int64_t *n, const char *text, struct gpt_err *err)
+{
+    int64_t least;
+
+    if (!read_range(text, &least, n))
+        return gpt_fail(err, GPT_EUSAGE, "--nnodes: '%.100s' is not a number",
+                        text);
+    if (*n < 1 || *n > MAX_NODES)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--nnodes: %.100s is out of range (1 to %d)", text,
+                        MAX_NODES);
+    if (least == *n)
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE,
+             "--nnodes: %.100s is a range, and a job keeps the nodes it began "
+             "with",
+             text);
+    return gpt_hint(err, "write one number; a job that lost a node is started "
+                         "again with fewer, and gpt-train resumes");
 }

@@ -1,4 +1,4 @@
-/* How many processes a node gets. */
+/* How many nodes a job has, and how many processes a node gets. */
 #ifndef GPT_CMD_LAUNCH_COUNT_H
 #define GPT_CMD_LAUNCH_COUNT_H
 
@@ -6,6 +6,10 @@
 
 /* Processes of this node from "8", "gpu", "cpu" or "auto", into *n. */
 int gpt_launcher_count(int64_t *n, const char *text, struct gpt_err *err)
+    GPT_MUST_USE;
+
+/* Nodes from "2" or, as torchrun writes it, "2:2", into *n. */
+int gpt_launcher_nodes(int64_t *n, const char *text, struct gpt_err *err)
     GPT_MUST_USE;
 
 #endif

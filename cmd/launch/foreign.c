@@ -18,6 +18,10 @@
 #define COUNTS "write --nproc-per-node and --nnodes"
 #define AS_IT_IS "programs are started as they are"
 #define ITSELF "give the program itself"
+#define NO_TPU "devices are CPUs and GPUs: write --device after gpt-train"
+#define ENVIRONMENT "ranks have the environment of gpt-launch"
+#define OF_SLURM                                                               \
+    "sbatch and srun take it; srun starts gpt-train itself, without gpt-launch"
 #define MEETING "ranks meet through the store of node 0"
 
 const struct gpt_foreign_option gpt_launch_foreign[] = {
@@ -73,8 +77,8 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
     {"gpu-ids", ACCELERATE,
      .answer = "CUDA_VISIBLE_DEVICES says which devices ranks get"},
     {"config-file", ACCELERATE,
-     .answer = "gpt-train --config reads it; here write --nproc-per-node, "
-               "--nnodes and --node-rank"},
+     .answer = "write its values as options: here --nproc-per-node, --nnodes "
+               "and --node-rank, the others after gpt-train"},
     {"same-network", ACCELERATE, .answer = MEETING},
     {"dynamo-backend", ACCELERATE, .answer = AS_IT_IS},
     {"main-training-function", ACCELERATE, .answer = ITSELF},
@@ -101,3 +105,63 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
 };
 
 const size_t gpt_launch_n_foreign = GPT_COUNT(gpt_launch_foreign);
+
+/* Families, and names that are answered alone. */
+#define HINT(n, from, text) {.name = (n), .source = (from), .answer = (text)}
+
+const struct gpt_foreign_option gpt_launch_hints[] = {
+    HINT("shutdown-timeout", TORCHRUN, "write --grace SECONDS"),
+    HINT("redirect", TORCHRUN, EACH_RANK),
+    HINT("megatron-lm-*", ACCELERATE, THEIRS),
+    HINT("fsdp-*", ACCELERATE, THEIRS),
+    HINT("fp8-*", ACCELERATE, THEIRS),
+    HINT("gradient-clipping", ACCELERATE, THEIRS),
+    HINT("offload-*", ACCELERATE, THEIRS),
+    HINT("zero3-*", ACCELERATE, THEIRS),
+    HINT("parallelism-config-*", ACCELERATE, THEIRS),
+    HINT("use-parallelism-config", ACCELERATE, THEIRS),
+    HINT("deepspeed-config-file", ACCELERATE, THEIRS),
+    HINT("deepspeed-*", ACCELERATE, EACH_NODE),
+    HINT("mpirun-hostfile", ACCELERATE, EACH_NODE),
+    HINT("dynamo-*", ACCELERATE, AS_IT_IS),
+    HINT("enable-cpu-affinity", ACCELERATE, PLACED),
+    HINT("tpu*", ACCELERATE, NO_TPU),
+    HINT("no-tpu-cluster", ACCELERATE, NO_TPU),
+    HINT("downcast-bf16", ACCELERATE, NO_TPU),
+    HINT("hosts", MPIRUN, EACH_NODE),
+    HINT("machinefile", MPIRUN, EACH_NODE),
+    HINT("npernode", MPIRUN, COUNTS),
+    HINT("ppn", MPIRUN, COUNTS),
+    HINT("N", MPIRUN, COUNTS),
+    HINT("x", MPIRUN, ENVIRONMENT),
+    HINT("mca", MPIRUN, MEETING),
+    HINT("allow-run-as-root", MPIRUN, "any user may start ranks"),
+    HINT("oversubscribe", MPIRUN,
+         "--nproc-per-node may be more than there are processors"),
+    HINT("report-bindings", MPIRUN, PLACED),
+    HINT("tag-output", MPIRUN, EACH_RANK),
+    HINT("nodes", SLURM, COUNTS),
+    HINT("gpus", SLURM, COUNTS),
+    HINT("gpus-per-task", SLURM, COUNTS),
+    HINT("gres", SLURM, COUNTS),
+    HINT("cpus-per-task", SLURM, "write --threads N"),
+    HINT("cpu-bind", SLURM, PLACED),
+    HINT("export", SLURM, ENVIRONMENT),
+    HINT("output", SLURM, EACH_RANK),
+    HINT("error", SLURM, EACH_RANK),
+    HINT("label", SLURM, EACH_RANK),
+    HINT("unbuffered", SLURM, "lines are shown as they come"),
+    HINT("kill-on-bad-exit", SLURM, "a rank that fails ends the others"),
+    HINT("wait", SLURM, "write --grace SECONDS"),
+    HINT("partition", SLURM, OF_SLURM),
+    HINT("account", SLURM, OF_SLURM),
+    HINT("time", SLURM, OF_SLURM),
+    HINT("mem", SLURM, OF_SLURM),
+    HINT("job-name", SLURM, OF_SLURM),
+    HINT("exclusive", SLURM, OF_SLURM),
+    HINT("nodelist", SLURM, OF_SLURM),
+    HINT("mpi", SLURM, OF_SLURM),
+    HINT("container-*", SLURM, OF_SLURM),
+};
+
+const size_t gpt_launch_n_hints = GPT_COUNT(gpt_launch_hints);

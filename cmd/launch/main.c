@@ -11,8 +11,8 @@
 
 struct options {
     struct gpt_common_options common;
-    int64_t nnodes, node_rank, master_port;
-    const char *nproc, *master_addr, *log_dir;
+    int64_t node_rank, master_port;
+    const char *nproc, *nnodes, *master_addr, *log_dir;
     bool standalone, stdio;
     double grace;
 };
@@ -30,8 +30,8 @@ static const struct gpt_opt table[] = {
      .def = "1", .choices = nproc_words,
      .help = "processes on this node: a number, gpu (one a GPU), cpu (one a "
              "core), auto (gpu where there is one, else cpu)"},
-    {.kind = GPT_OPT_INT, .name = "nnodes", .arg = "N", AT(nnodes), .def = "1",
-     .min = 1, .max = 65536,
+    {.kind = GPT_OPT_STRING, .name = "nnodes", .arg = "N", AT(nnodes),
+     .def = "1",
      .help = "nodes; gpt-launch is started on each of them"},
     {.kind = GPT_OPT_INT, .name = "node-rank", .arg = "N", AT(node_rank),
      .def = "0", .min = 0, .max = 65535, .help = "this node, from 0"},
@@ -78,28 +78,28 @@ static const struct gpt_opt table[] = {
 
 /* Rules between options. Without an address the other nodes would look for the
  * store on themselves, and wait in vain. */
-static int check_options(const struct options *o, const struct gpt_args *args,
-                         struct gpt_err *err)
+static int check_options(const struct options *o, int64_t nnodes,
+                         const struct gpt_args *args, struct gpt_err *err)
 {
     if (args->n_positional == 0) {
         gpt_fail(err, GPT_EUSAGE, "no program to start");
         return gpt_hint(err, "gpt-launch --nproc-per-node 2 gpt-train ...");
     }
-    if (o->node_rank >= o->nnodes)
+    if (o->node_rank >= nnodes)
         return gpt_fail(err, GPT_EUSAGE,
                         "--node-rank: %lld is not below --nnodes %lld",
-                        (long long)o->node_rank, (long long)o->nnodes);
-    if (o->standalone && (o->nnodes > 1 ||
+                        (long long)o->node_rank, (long long)nnodes);
+    if (o->standalone && (nnodes > 1 ||
                           gpt_option_given(args, "master-addr") ||
                           gpt_option_given(args, "master-port")))
         return gpt_fail(err, GPT_EUSAGE,
                         "--standalone starts one node with a free port: leave "
                         "out --nnodes, --master-addr and --master-port");
-    if (o->nnodes > 1 && !gpt_option_given(args, "master-addr"))
+    if (nnodes > 1 && !gpt_option_given(args, "master-addr"))
         return gpt_fail(err, GPT_EUSAGE,
                         "%lld nodes need --master-addr, the name or address "
                         "of node 0",
-                        (long long)o->nnodes);
+                        (long long)nnodes);
     return GPT_OK;
 }
 
@@ -108,10 +108,11 @@ static int start_job(const void *options, const struct gpt_args *args,
 {
     const struct options *o = options;
     char **command;
-    int64_t nproc;
+    int64_t nproc, nnodes;
 
     GPT_TRY(gpt_launcher_count(&nproc, o->nproc, err));
-    GPT_TRY(check_options(o, args, err));
+    GPT_TRY(gpt_launcher_nodes(&nnodes, o->nnodes, err));
+    GPT_TRY(check_options(o, nnodes, args, err));
     GPT_TRY(gpt_new(&command, (size_t)args->n_positional + 1, sizeof(*command),
                     "a command", err));
     /* execvp() takes pointers to char that is not const, though it changes
@@ -122,7 +123,7 @@ static int start_job(const void *options, const struct gpt_args *args,
     const struct gpt_launcher_options lo = {
         .command = command,
         .nproc = nproc,
-        .nnodes = o->nnodes,
+        .nnodes = nnodes,
         .node_rank = o->node_rank,
         .master_addr = o->master_addr,
         .master_port = o->standalone ? 0 : o->master_port,
@@ -162,6 +163,8 @@ int main(int argc, char **argv)
         .n_options = GPT_COUNT(table),
         .foreign = gpt_launch_foreign,
         .n_foreign = gpt_launch_n_foreign,
+        .hints = gpt_launch_hints,
+        .n_hints = gpt_launch_n_hints,
         .options_bytes = sizeof(struct options),
         .max_positional = -1,
         .stop_at_positional = true,

@@ -22,6 +22,7 @@
 #include "cmd/report/page.h"
 
 #include "base/asset.h"
+#include "base/utf8.h"
 #include "cmd/report/results.h"
 #include "cmd/report/thin.h"
 
@@ -38,19 +39,28 @@ enum { AXIS_POINTS = 400 }; /* of each run, between which pages interpolate */
 
 /* ---- text in HTML ---- */
 
+/* One character of text, whose bytes are *n. A byte of a name that is no UTF-8
+ * becomes U+FFFD: the page says that it is UTF-8. */
+static const char *next_character(const char *text, size_t *n)
+{
+    *n = gpt_utf8_length(text, strnlen(text, 4));
+    if (*n > 0)
+        return text;
+    *n = 1;
+    return "\xef\xbf\xbd";
+}
+
 /* As numbers of characters: they need no table of names. */
 static int write_html(struct gpt_out *out, const char *text,
                       struct gpt_err *err)
 {
-    static const char special[] = "&<>\"'";
+    for (size_t n; *text; text += n) {
+        const char *c = next_character(text, &n);
 
-    while (*text) {
-        const size_t n = strcspn(text, special);
-
-        GPT_TRY(gpt_out_write(out, text, n, err));
-        text += n;
-        if (*text)
-            GPT_TRY(gpt_out_printf(out, err, "&#%d;", *text++));
+        if (strchr("&<>\"'", *c))
+            GPT_TRY(gpt_out_printf(out, err, "&#%d;", *c));
+        else
+            GPT_TRY(gpt_out_write(out, c, c == text ? n : strlen(c), err));
     }
     return GPT_OK;
 }
@@ -60,13 +70,13 @@ static int write_string(struct gpt_out *out, const char *text,
                         struct gpt_err *err)
 {
     GPT_TRY(gpt_out_write(out, "\"", 1, err));
-    for (; *text; text++) {
-        const unsigned char c = (unsigned char)*text;
+    for (size_t n; *text; text += n) {
+        const char *c = next_character(text, &n);
 
-        if (c < ' ' || strchr("\"\\<>&", c))
-            GPT_TRY(gpt_out_printf(out, err, "\\u%04x", c));
+        if ((unsigned char)*c < ' ' || strchr("\"\\<>&", *c))
+            GPT_TRY(gpt_out_printf(out, err, "\\u%04x", (unsigned char)*c));
         else
-            GPT_TRY(gpt_out_write(out, text, 1, err));
+            GPT_TRY(gpt_out_write(out, c, c == text ? n : strlen(c), err));
     }
     return gpt_out_write(out, "\"", 1, err);
 }

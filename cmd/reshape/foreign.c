@@ -5,6 +5,9 @@
 #define ACCELERATE "accelerate"
 #define LLAMA "llama.cpp"
 #define MEGATRON "Megatron-LM"
+#define DEEPSPEED "DeepSpeed"
+#define NEOX "GPT-NeoX"
+#define TRANSFORMERS "Transformers"
 
 const struct gpt_foreign_option gpt_reshape_foreign[] = {
     {"tokenizer-name", ACCELERATE,
@@ -61,3 +64,50 @@ const struct gpt_foreign_option gpt_reshape_foreign[] = {
 };
 
 const size_t gpt_reshape_n_foreign = GPT_COUNT(gpt_reshape_foreign);
+
+/* Names that are answered alone. */
+#define HINT(n, from, text) {.name = (n), .source = (from), .answer = (text)}
+#define FROM "--load-path FILE or DIR, in any format"
+#define INTO "--save-path DIR, with --to and the format"
+#define SAYS "the files say it"
+#define LOCAL "models are files of this machine: --load-path DIR"
+#define ALONG                                                                  \
+    "the vocabulary of the input goes along; --vocab-file and --merge-file "   \
+    "name another"
+
+const struct gpt_foreign_option gpt_reshape_hints[] = {
+    HINT("load", MEGATRON, FROM),
+    HINT("save", MEGATRON, INTO),
+    HINT("input-dir", NEOX, FROM),
+    HINT("output-dir", NEOX, INTO),
+    HINT("input-folder", DEEPSPEED, FROM),
+    HINT("output-folder", DEEPSPEED, INTO),
+    HINT("model-path", TRANSFORMERS, FROM),
+    HINT("model", TRANSFORMERS, FROM),
+    HINT("config-file", NEOX, SAYS),
+    HINT("architecture", NEOX, SAYS),
+    HINT("pad-token-id", NEOX, SAYS),
+    HINT("vocab-is-hf-tokenizer", NEOX, ALONG),
+    HINT("no-save-tokenizer", NEOX, ALONG),
+    HINT("tokenizer-type", MEGATRON, ALONG),
+    HINT("precision", NEOX, "--target-params-dtype TYPE"),
+    HINT("target-tp", DEEPSPEED, "--target-tensor-model-parallel-size"),
+    HINT("target-pp", DEEPSPEED, "--target-pipeline-model-parallel-size"),
+    HINT("target-tp-size", MEGATRON, "--target-tensor-model-parallel-size"),
+    HINT("target-pp-size", MEGATRON, "--target-pipeline-model-parallel-size"),
+    HINT("tp", NEOX, "--target-tensor-model-parallel-size"),
+    HINT("pp", NEOX, "--target-pipeline-model-parallel-size"),
+    HINT("pipeline-parallel", NEOX, SAYS),
+    HINT("num-output-shards", NEOX, "--target-tensor-model-parallel-size"),
+    HINT("for-release", DEEPSPEED, "--to megatron; training goes on from it"),
+    HINT("to-hf-ckpt", DEEPSPEED, "--to hf"),
+    HINT("hf-ckpt-dir", DEEPSPEED, FROM),
+    HINT("hf-ckpt-num-shards", DEEPSPEED, SAYS),
+    HINT("load-mode", DEEPSPEED, SAYS),
+    HINT("hf-model-name", NEOX, LOCAL),
+    HINT("cache-dir", TRANSFORMERS, LOCAL),
+    HINT("revision", TRANSFORMERS, LOCAL),
+    HINT("trust-remote-code", TRANSFORMERS, "this program is no Python"),
+};
+
+const size_t gpt_reshape_n_hints = GPT_COUNT(gpt_reshape_hints);

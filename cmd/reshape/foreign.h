@@ -6,5 +6,8 @@
 
 extern const struct gpt_foreign_option gpt_reshape_foreign[];
 extern const size_t gpt_reshape_n_foreign;
+/* More names, which are answered alone. */
+extern const struct gpt_foreign_option gpt_reshape_hints[];
+extern const size_t gpt_reshape_n_hints;
 
 #endif

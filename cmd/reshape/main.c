@@ -518,6 +518,8 @@ int main(int argc, char **argv)
         .n_options = GPT_COUNT(table),
         .foreign = gpt_reshape_foreign,
         .n_foreign = gpt_reshape_n_foreign,
+        .hints = gpt_reshape_hints,
+        .n_hints = gpt_reshape_n_hints,
         .options_bytes = sizeof(struct options),
         .max_positional = 3,
         .positional = "COMMAND PATH...",

@@ -13,6 +13,7 @@
 #define NEOX "GPT-NeoX"
 #define LITGPT "LitGPT"
 #define LLMC "llm.c"
+#define TORCHRUN "torchrun"
 
 #define FUSED "kernels are fused where that is faster, with the same result"
 #define DENSE "the feed-forward layers are dense here, without experts"

@@ -230,11 +230,14 @@ static int plan_recompute(struct gpt_train_plan *p,
                         "--recompute-granularity selective, not full");
     /* Without full recomputation these would silently do nothing, and the run
      * would need more memory than the user expects. */
-    for (size_t i = 0; i < GPT_COUNT(of_full) && !full; i++)
-        if (gpt_option_given(args, of_full[i]))
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--%s needs --recompute-granularity full",
-                            of_full[i]);
+    for (size_t i = 0; i < GPT_COUNT(of_full) && !full; i++) {
+        if (!gpt_option_given(args, of_full[i]))
+            continue;
+        gpt_fail(err, GPT_EUSAGE, "--%s needs --recompute-granularity full",
+                 of_full[i]);
+        return gpt_hint(err, "without it nothing is recomputed: write it, too, "
+                             "or leave --%s out", of_full[i]);
+    }
     e->recompute_layers = o->recompute_layers;
     if (full)
         e->recompute = method == GPT_METHOD_BLOCK ? GPT_RECOMPUTE_BLOCK

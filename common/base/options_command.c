@@ -207,6 +207,21 @@ static bool is_unknown_long(const struct gpt_program *program,
            strcmp(u->label, "--complete") != 0 && !(f && (f->means || f->skip));
 }
 
+/* The same of a word that begins with one '-', as mpirun's -np: the name of
+ * another program, whose first letter is no option here. */
+static bool is_unknown_letters(const struct gpt_program *program,
+                               const char *word, struct unknown *u)
+{
+    if (word[0] != '-' || !word[1] || word[1] == '-' ||
+        gpt_opt_find_letter(program, word[1]))
+        return false;
+    u->name = word + 1;
+    u->len = strcspn(u->name, "=");
+    snprintf(u->label, LABEL, "-%.*s", (int)(u->len < 96 ? u->len : 96),
+             u->name);
+    return gpt_opt_find_foreign(program, u->name, u->len) != NULL;
+}
+
 /* After an unknown option the words are only looked through for others, and
  * none of them is taken: whether the next one is its value is not known. What
  * follows the first word of a launcher's program is not the launcher's. */
@@ -223,7 +238,8 @@ static int add_unknown(struct gpt_parse *p, const struct words *w,
         struct gpt_err one = {0};
         struct unknown u;
 
-        if (!is_unknown_long(p->program, word, &rest, &u) ||
+        if ((!is_unknown_long(p->program, word, &rest, &u) &&
+             !is_unknown_letters(p->program, word, &u)) ||
             strcmp(u.label, first) == 0 || ++found > MOST_UNKNOWN)
             continue;
         gpt_opt_unknown(p->program, u.label, u.name, u.len, &one);
@@ -341,18 +357,15 @@ static int take_long(struct gpt_parse *p, struct words *w, const char *word)
     return take_flag(p, o, !negated);
 }
 
-/* -x, -xVALUE, and flags written together. A word whose first letter is no
- * option may be a name of another program, as mpirun's -np. */
+/* -x, -xVALUE, and flags written together. */
 static int take_letters(struct gpt_parse *p, struct words *w, const char *word)
 {
-    const struct gpt_foreign_option *f =
-        gpt_opt_find_letter(p->program, word[1])
-            ? NULL
-            : gpt_opt_find_foreign(p->program, word + 1,
-                                   strcspn(word + 1, "="));
+    struct unknown u;
 
-    if (f)
-        return gpt_opt_refuse_foreign(f, word, p->err);
+    if (is_unknown_letters(p->program, word, &u)) {
+        gpt_opt_unknown(p->program, u.label, u.name, u.len, p->err);
+        return add_unknown(p, w, u.label);
+    }
     for (const char *c = word + 1; *c; c++) {
         char label[3] = {'-', *c, '\0'};
         const struct gpt_opt *o = gpt_opt_find_letter(p->program, *c);
@@ -411,8 +424,12 @@ static int take_positional(struct gpt_parse *p, const char *word)
     if ((max >= 0 && p->n_positional >= max) ||
         is_unknown(p->program, word)) {
         const char *near = nearest_command(p->program, word);
+        const char *dot = strrchr(word, '.');
 
         gpt_fail(p->err, GPT_EUSAGE, "unexpected argument '%.200s'", word);
+        if (dot && strcmp(dot, ".py") == 0)
+            return gpt_hint(p->err, "%s takes the place of a script: leave it "
+                            "out, and keep its options", p->program->name);
         return near ? gpt_hint(p->err, "did you mean '%s'?", near)
                : p->program->instead
                    ? gpt_hint(p->err, "%s", p->program->instead)

@@ -206,6 +206,9 @@ static int read_line(const struct line *l, char *s)
     char *equals = strchr(s, '=');
     if (!equals) {
         line_error(l, "not 'name = value'");
+        if (strpbrk(s, ":{"))
+            return gpt_hint(l->p->err, "YAML and JSON are not read: a line is "
+                            "the long name of an option, '=' and its value");
         return gpt_hint(l->p->err, "'%s --print-config' prints such a file",
                         l->p->program->name);
     }

@@ -15,20 +15,37 @@
 /* So many names without effect have a line each. */
 enum { FEW_SKIPPED = 3 };
 
-/* A row whose name ends with '*' is of every name that begins so: other
- * programs have families of options about what is not here. */
+/* The length of what turns a flag off, in front of its name. */
+static size_t negation(const char *name, size_t len)
+{
+    static const char *const words[] = {"no-", "disable-"};
+
+    for (size_t i = 0; i < GPT_COUNT(words); i++) {
+        const size_t n = strlen(words[i]);
+
+        if (len > n && gpt_opt_same_name(words[i], name, n))
+            return n;
+    }
+    return 0;
+}
+
+/* A row whose name ends with '*' is of every name that begins so, or that turns
+ * off one that does: other programs have families of options about what is not
+ * here. */
 static bool is_in_family(const struct gpt_foreign_option *f, const char *name,
                          size_t len)
 {
     char stem[40];
-    const size_t n = strlen(f->name) - 1;
+    const size_t n = strlen(f->name) - 1, off = negation(name, len);
 
-    if (f->name[n] != '*' || len < n)
+    if (f->name[n] != '*')
         return false;
     assert(n < sizeof(stem));
     memcpy(stem, f->name, n);
     stem[n] = '\0';
-    return gpt_opt_same_name(stem, name, n);
+    return (len >= n && gpt_opt_same_name(stem, name, n)) ||
+           (off > 0 && len - off >= n &&
+            gpt_opt_same_name(stem, name + off, n));
 }
 
 /* A name that has a row of its own is not answered by that of its family. */

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NAME_BYTES = 16 }; /* of a thread in Linux, the NUL included */
@@ -52,6 +53,41 @@ int gpt_thread_start(pthread_t *thread, const char *name,
     /* A name is a help for people; a thread without one works as well. */
     (void)pthread_setname_np(*thread, name);
     return GPT_OK;
+}
+
+static void *pass_gate(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+/* The gate is closed until all are there, so that they are counted together.
+ * Their stacks are small: the limit of memory is not what is asked for. */
+int gpt_thread_room(int n)
+{
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t *threads = calloc((size_t)n, sizeof(*threads));
+    pthread_attr_t attr;
+    sigset_t old;
+    int started = 0;
+
+    if (!threads)
+        return 0;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, (size_t)PTHREAD_STACK_MIN + (16 << 10));
+    gpt_thread_hold_signals(&old);
+    pthread_mutex_lock(&gate);
+    while (started < n && pthread_create(&threads[started], &attr, pass_gate,
+                                         &gate) == 0)
+        started++;
+    pthread_mutex_unlock(&gate);
+    gpt_thread_release_signals(&old);
+    for (int i = 0; i < started; i++)
+        gpt_thread_join(threads[i]);
+    pthread_attr_destroy(&attr);
+    free(threads);
+    return started;
 }
 
 void gpt_thread_join(pthread_t thread)

@@ -17,6 +17,10 @@ int gpt_thread_start(pthread_t *thread, const char *name,
                      void *(*function)(void *), void *arg,
                      struct gpt_err *err) GPT_MUST_USE;
 
+/* How many threads, n at most, the system would start now beside those that
+ * there are: they are started and end. */
+int gpt_thread_room(int n);
+
 /* Waits until the thread's function has returned. */
 void gpt_thread_join(pthread_t thread);
 

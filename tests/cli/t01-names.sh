@@ -55,6 +55,45 @@ expect 2 'names of a family' train --lr 1 --moe-router-pre-softmax \
 err_has "unknown options '--moe-router-pre-softmax', '--moe-layer-freq', '--mtp-"
 err_has '--moe-router-pre-softmax: the feed-forward layers are dense here'
 err_has '--mtp-loss-scaling-factor: the model predicts the next token alone'
+# Program, a name with its value, and what the answer has.
+while IFS='|' read -r program name answer; do
+    # shellcheck disable=SC2086 # a name and its value
+    expect 2 "$program $name" $program $name
+    err_has 'unknown option'
+    err_has ', a name of '
+    err_has "$answer"
+done <<'END'
+gpt-train|--nproc_per_node 8|gpt-launch starts the ranks
+gpt-train|--top-k 5|gpt-generate continues prompts
+gpt-train|--input a.jsonl|gpt-preprocess makes data sets of text
+gpt-train|--no-rl-partial-rollouts|the model predicts the next token alone
+gpt-train|--disable-dsa-indexer-scoring-relu|attention is dense
+gpt-train|--universal-checkpoint|a checkpoint is loaded in any layout
+gpt-train|--megatron_lm_hidden_dropout 0|without megatron_lm_ in front
+gpt-train|--torch_compile_mode max|kernels are fused
+gpt-train|--config_file default.yaml|one a line: name = value
+gpt-launch|--config_file default.yaml|the others after gpt-train
+gpt-launch|--fsdp_version 2|options of gpt-train
+gpt-launch|--partition gpu|srun starts gpt-train itself
+gpt-launch|--mca btl tcp|ranks meet through the store
+gpt-generate|--start Hello|--prompt TEXT
+gpt-generate|--init_from gpt2|--load DIR names the model
+gpt-generate|--inference-dynamic-batching|--serve HOST:PORT
+gpt-generate|--nproc-per-node 2|gpt-launch --stdio
+gpt-reshape|--input_folder a|--load-path FILE or DIR
+gpt-reshape|--target_tp 2|--target-tensor-model-parallel-size
+END
+expect 0 'the sampler of nanoGPT' gpt-generate --out_dir=a --num_samples=5 \
+    --max_new_tokens=100 --compile=False --init_from=resume --print-config
+out_has 'load = a'
+expect 2 'letters of llm.c' gpt-train -i a.bin -o log -e d12 -b 64 -q 0.0 -x 9
+err_has "unknown options '-i', '-o', '-e', '-b', '-x'"
+err_has '-e: --config names a preset'
+expect 2 'a script that is left in its line' train pretrain_gpt.py --lr 1
+err_has 'gpt-train takes the place of a script: leave it out'
+printf 'mixed_precision: bf16\n' >accelerate.yaml
+expect 2 'a file of YAML' train --config accelerate.yaml
+err_has 'YAML and JSON are not read'
 expect 2 'values that are refused, too' train --main-grads-dtype bf16 \
     --exp-avg-dtype=fp16 --exp-avg-sq-dtype fp32 --num-experts 8
 err_has "unknown options '--main-grads-dtype bf16', '--exp-avg-dtype fp16', '--num-experts'"
@@ -83,6 +122,11 @@ err_has '--no_position_embedding excludes --position-embedding-type learned_abs'
 expect 0 'what its own tests say' train --lr 1 --test-mode --legacy-tokenizer \
     --overlap-p2p-communication-warmup-flush --dist-ckpt-save-pre-mcore-014 \
     --verify-integrity --async-strategy mcore --eval-micro-batch-size 2
+err_has 'warning: 7 names of Megatron-LM without effect here'
+expect 0 'what Megatron-LM has since' train --lr 1 --cuda-graph-modules attn mlp \
+    --no-tp-comm-bulk-wgrad --ckpt-drop-redundant-extra-state \
+    --ckpt-fully-parallel-load-exchange-algo broadcast --nvtx-ranges \
+    --flash-attention-version 3 --ddp-param-name-patterns-for-fp32-local-accumulation a b
 err_has 'warning: 7 names of Megatron-LM without effect here'
 expect 2 'what scales by the width' train --lr 1 --use-mup \
     --eval-global-batch-size 8
@@ -162,7 +206,7 @@ err_has 'gpt-train resumes from its newest checkpoint'
 
 expect 2 'a letter of another program is answered' \
     gpt-generate -m model.gguf -p text -n 5
-err_has "unknown option '-m', a name of llama.cpp"
+err_has "unknown options '-m', '-n'"
 err_has '--load FILE names the model'
 expect 0 'long names are taken' gpt-generate --model x --n-predict 5 \
     --chat-template-file t --alias y --jinja --print-config

@@ -220,6 +220,13 @@ expect 0 'merged again' gpt-dataset merge s1 s2 s3 --output-prefix whole2
 check 'is the same' same_set whole whole2
 expect 0 'head' gpt-dataset head whole -n 5 --output-prefix h
 check 'the first documents' same_set h a
+expect 2 'as head(1) takes a number' gpt-dataset head whole -3 --output-prefix h3
+err_has "'-3' names no data set"
+err_has 'write -n 3'
+expect 2 'as tail(1) does' gpt-dataset cat whole -3
+err_has '--tail 3 for the last ones'
+expect 2 'a number where none is taken' gpt-dataset verify -3
+err_has './-3 is a data set'
 expect 0 'head of fewer' gpt-dataset head a --output-prefix h2
 check 'all of them' same_set h2 a
 expect 0 'of none' gpt-dataset head a -n 0 --output-prefix none

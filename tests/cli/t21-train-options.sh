@@ -312,7 +312,9 @@ hinted 2 'the fields of the model are options' --num-attention-heads 3
 hinted 2 "try 'gpt-train --help'" --train-samples 100
 hinted 4 'it is the name of a directory; models are not fetched' --load nowhere
 hinted 3 'it is not a checkpoint itself' --load "$scratch"
-hinted 2 "'gpt-train --print-config' prints such a file" --config corpus.jsonl
+hinted 2 'YAML and JSON are not read' --config corpus.jsonl
+echo "lr 1" >words.conf
+hinted 2 "'gpt-train --print-config' prints such a file" --config words.conf
 expect 2 'no arguments' gpt-train
 err_has "hint: they are those that gpt-preprocess was given"
 expect 0 'a plan for ranks' gpt-train --config gpt2-124m --vocab-size 50257 \

@@ -197,6 +197,14 @@ err_has 'no program to start'
 expect 2 'a node that is not there' gpt-launch --nnodes 2 --node-rank 2 \
     --master-addr a true
 err_has '--node-rank: 2 is not below --nnodes 2'
+expect 0 'as many nodes at least as at most' gpt-launch --nnodes 1:1 true
+expect 2 'nodes that come and go' gpt-launch --nnodes 1:2 true
+err_has '--nnodes: 1:2 is a range'
+err_has 'write one number'
+for n in 0 x 1:x 65537; do
+    expect 2 "--nnodes $n" gpt-launch --nnodes $n true
+    err_has '--nnodes: '
+done
 expect 2 'nodes without an address' gpt-launch --nnodes 2 true
 err_has '--master-addr'
 expect 2 'standalone with a port' one --master-port 1 true

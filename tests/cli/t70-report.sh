@@ -20,6 +20,15 @@ awk 'BEGIN {
 }' >run/metrics.jsonl
 sed 's/"lm_loss":/"lm_loss":1/' run/metrics.jsonl >other.jsonl
 
+# ---- a name that is no UTF-8 ----
+odd=$(printf 'run \377<\303\244')
+expect 0 'a page of it' gpt-report "$odd=run" --output odd.html
+check 'is UTF-8' sh -c 'iconv -f UTF-8 -t UTF-8 odd.html >odd'
+check 'has a mark for the byte, and all else' \
+    test "$(grep -o '<title>.*</title>' odd.html)" = \
+    "<title>$(printf 'run \357\277\275&#60;\303\244')</title>"
+check 'as its numbers have' grep -q "\"name\":\"run .*u003c" odd.html
+
 # ---- tables ----
 expect 0 'results as JSON' gpt-report run --json
 printf '%s' '{"name":"run","file":"run/metrics.jsonl","iteration":100,' >want

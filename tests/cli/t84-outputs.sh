@@ -420,6 +420,11 @@ expect 0 'a list that cannot be removed' env LD_PRELOAD="$preload" \
     --save-path stays/hf --to hf
 err_has "'stays/.hf.resume' cannot be removed: Input/output error; nothing"
 
+expect 0 'threads that the system does not start' env LD_PRELOAD="$preload" \
+    GPT_PRELOAD=thread:1:EAGAIN gpt-reshape --load-path "$golden/hf" \
+    --save-path stays/few --to hf --threads 4
+err_has '1 of 4 threads compute: the system starts no more than 0'
+
 # ---- what is no file: standard output ----
 
 cp -r old/ckpt ckpt

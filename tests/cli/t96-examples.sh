@@ -156,7 +156,7 @@ sed "/my_text_document/d; s/^gpt-preprocess .*my /: /
     s/--nproc-per-node gpu/--nproc-per-node 2/
     s/--nproc-per-node 4/--nproc-per-node 2/; s/--nnodes 2 --node-rank [01]//
     s/--master-addr node0/--master-port $port/
-    s/--save ckpt --load ckpt/--save on-gpus ${small%% --split*} --device cpu/
+    s/--save gpt2 --load gpt2/--save on-gpus ${small%% --split*} --device cpu/
     s/--micro-batch-size 16/--micro-batch-size 2/
     s/--global-batch-size 512/--global-batch-size 8 --threads 1/
     s/--train-iters 19073/--train-iters 2/

@@ -73,9 +73,16 @@ static void test_no_room(void)
     pthread_attr_destroy(&attr);
 }
 
+static void test_count(void)
+{
+    is_int(gpt_thread_room(5), 5, "five threads can be started");
+    is_int(gpt_thread_room(0), 0, "of none, none");
+}
+
 int main(void)
 {
     test_start();
+    test_count();
     test_no_room();
     return tap_done();
 }
