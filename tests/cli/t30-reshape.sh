@@ -148,6 +148,16 @@ if [ -x "$BUILD/gpt-train" ]; then
         --normalization RMSNorm --swiglu --disable-bias-linear --save shares
     expect 0 'go out' into shares shareshf --to hf --verify
     check 'as Mistral' grep -q '"model_type":.*"mistral"' shareshf/config.json
+    # Phi-3's class counts LongRoPE's factors by the width
+    expect 0 'LongRoPE in heads of their own size' gpt-train --num-layers 1 \
+        --data-path x_text_document --vocab-size 67 --hidden-size 16 \
+        --num-attention-heads 4 --kv-channels 6 --seq-length 8 --lr 1e-3 \
+        --train-iters 1 --split 100,0,0 --position-embedding-type rope \
+        --normalization RMSNorm --swiglu --disable-bias-linear --save far \
+        --rotary-scaling-type longrope --rotary-original-positions 4 \
+        --rotary-short-factors 1,1,2 --rotary-long-factors 1,4,5
+    expect 3 'does not go out' into far farhf --to hf
+    err_has 'differ: llama in rotary_scaling; mistral in rotary_scaling'
     expect 0 'a model of no family' gpt-train --num-layers 2 \
         --data-path x_text_document --vocab-size 67 --hidden-size 16 \
         --num-attention-heads 2 --seq-length 16 --train-iters 1 --lr 1e-3 \
