@@ -307,6 +307,8 @@ config 's/"model_type": "gpt2"/"model_type": "old", "state_size": 0/' \
     'model_type is old: only gpt2'
 config 's/"model_type": "gpt2"/"model_type": "bitnet"/' \
     'whose models have weights of three values (model_type)'
+config 's/"model_type": "gpt2"/"model_type": "gemma4_assistant"/' \
+    'whose models have keys and values of another model (model_type)'
 # the type counts before a key that its files have, too
 config 's/"model_type": "gpt2"/"model_type": "doge", "num_experts": 8/' \
     'whose models have masks that are computed from values (model_type)'
