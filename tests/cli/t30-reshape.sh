@@ -164,8 +164,8 @@ if [ -x "$BUILD/gpt-train" ]; then
         --split 100,0,0 --position-embedding-type alibi --save alibi
     expect 3 'does not go out' into alibi alibihf --to hf
     err_has 'no family of Hugging Face is this model'
-    err_has 'differ: gpt2 in position_embedding; gpt_bigcode in position_emb'
-    err_has '; bloom in embedding_norm'
+    err_has 'differ: gpt2 in position_embedding; falcon in position_embedding'
+    err_has '; gpt_bigcode in position_embedding'
     check 'and no other' eval '! grep -q llama "$scratch/err"'
     expect 2 'a base without rotary positions' gpt-train --rotary-base 500 \
         --data-path x_text_document --vocab-size 67
