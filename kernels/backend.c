@@ -3,6 +3,7 @@
  * start. */
 #include "plugin.h"
 
+#include "base/dtype.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -26,6 +27,16 @@ float gpt_alibi_slope(int64_t head, int64_t heads)
         m *= 2;
     return head < m ? exp2f(-8 * (float)(head + 1) / (float)m)
                     : exp2f(-4 * (float)(2 * (head - m) + 1) / (float)m);
+}
+
+static float round_bf16(float x)
+{
+    return gpt_bf16_to_f32(gpt_f32_to_bf16(x));
+}
+
+float gpt_alibi_bf16(float slope, int64_t position)
+{
+    return round_bf16(round_bf16(slope) * round_bf16((float)position));
 }
 
 struct plugin {

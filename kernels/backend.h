@@ -310,6 +310,11 @@ struct gpt_rope {
     const int32_t *positions;
 };
 
+/* What is added to scores for the distance of a key: nothing; (tk - tq) *
+ * gpt_alibi_slope(head), after they were scaled and capped; or Falcon's
+ * gpt_alibi_bf16(), before they are scaled, less that of tq. */
+enum gpt_alibi { GPT_ALIBI_NONE, GPT_ALIBI, GPT_ALIBI_BF16 };
+
 /* Causal self-attention. qkv (B, T, G * (H/G + 2) * D): for each group its
  * query heads, its key, its value (Megatron's order). out (B, T, H * D),
  * lse (B, H, T) float: log-sum-exp of the scaled scores, for backward. H, G
@@ -326,7 +331,7 @@ struct gpt_rope {
 struct gpt_attn {
     int64_t b, t, h, g, d, head0, h_global;
     float scale; /* usually 1/sqrt(D) */
-    bool alibi;  /* scores + (tk - tq) * gpt_alibi_slope(head) */
+    enum gpt_alibi alibi;
     int64_t window;
     float softcap;
     enum gpt_dtype act;
@@ -342,6 +347,11 @@ struct gpt_attn {
  * 2^(-8 (head + 1) / m). Heads from m on have every other slope of 2 m
  * heads. */
 float gpt_alibi_slope(int64_t head, int64_t heads);
+
+/* What GPT_ALIBI_BF16 adds to scores of the key at this position, counted from
+ * the beginning of its document. Slope, position and product are rounded to
+ * bf16 each, so that neighbours may have the same number. */
+float gpt_alibi_bf16(float slope, int64_t position);
 
 /* The backward of attention takes the forward's struct, with out and lse as the
  * forward wrote them; dout (as out); dqkv (as qkv), written; scratch:
@@ -376,7 +386,7 @@ struct gpt_attn_cached {
     int64_t head0, h_global; /* as in struct gpt_attn, for ALiBi; 0, 0: h are
                               * all heads */
     float scale;
-    bool alibi;
+    enum gpt_alibi alibi;
     int64_t window; /* as in struct gpt_attn, like softcap */
     float softcap;
     enum gpt_dtype act;

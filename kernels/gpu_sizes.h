@@ -99,11 +99,12 @@ static inline int64_t gpu_flash_most(enum gpt_dtype act, bool tf32)
 }
 
 /* True when the kernels for tensor cores do op's type, options and head size.
- * ALiBi is added after the cap, whose slope could not be told from the sum. */
+ * ALiBi is added after the cap, whose slope could not be told from the sum. Its
+ * form in bf16 is a number of each key, which they do not read. */
 static inline bool gpu_flash_does(const struct gpt_attn *op, bool tf32)
 {
     return op->d % 8 == 0 && op->d <= gpu_flash_most(op->act, tf32) &&
-           !(op->softcap > 0 && op->alibi);
+           !(op->softcap > 0 && op->alibi) && op->alibi != GPT_ALIBI_BF16;
 }
 
 /* As gpt_backend.attn_slow: without tensor cores a warp does one query, many
@@ -118,7 +119,9 @@ static inline const char *gpu_attn_slow(const struct gpt_attn *op, bool tf32)
         return "tensor cores compute it in bf16 and fp16, in float where TF32 "
                "is allowed";
     if (op->d % 8 == 0 && op->d <= most)
-        return "tensor cores do not cap scores beside ALiBi";
+        return op->alibi == GPT_ALIBI_BF16
+                   ? "tensor cores do not add ALiBi that is rounded to bf16"
+                   : "tensor cores do not cap scores beside ALiBi";
     return op->act == GPT_F32
                ? "tensor cores take heads of a multiple of 8 floats, up to 128"
                : "tensor cores take heads of a multiple of 8 elements, up to "
@@ -130,7 +133,7 @@ static inline const char *gpu_attn_slow(const struct gpt_attn *op, bool tf32)
 static inline bool gpu_hopper_attends(const struct gpt_attn *op)
 {
     return op->act != GPT_F32 && op->d % 8 == 0 && op->d <= 128 &&
-           op->softcap <= 0;
+           op->softcap <= 0 && op->alibi != GPT_ALIBI_BF16;
 }
 
 /* What attention's backward needs of each query, up to whole steps; on Hopper

@@ -48,7 +48,8 @@ const char *const gpt_train_heads[] = {
     NULL,
 };
 const char *const gpt_train_positions[] = {
-    "learned_absolute", "rope", "alibi", "none", "rotary", "absolute", NULL,
+    "learned_absolute", "rope", "alibi", "alibi_bf16", "none", "rotary",
+    "absolute", NULL,
 };
 const char *const gpt_train_shardings[] = {
     [GPT_ZERO_OFF] = "no_shard",

@@ -14,6 +14,13 @@ static bool has_window(const struct gpt_config *c, int64_t length)
     return false;
 }
 
+enum gpt_alibi gpt_alibi_of(const struct gpt_config *c)
+{
+    return c->position_embedding == GPT_POSITION_ALIBI        ? GPT_ALIBI
+           : c->position_embedding == GPT_POSITION_ALIBI_BF16 ? GPT_ALIBI_BF16
+                                                              : GPT_ALIBI_NONE;
+}
+
 int gpt_abilities_check(const struct gpt_config *c, int64_t length,
                         const struct gpt_backend *be, struct gpt_err *err)
 {
@@ -55,7 +62,7 @@ void gpt_abilities_warn(const struct gpt_config *c, enum gpt_dtype act,
     /* what kernels are chosen by; windows and documents are in all */
     const struct gpt_attn op = {
         .d = c->head_size,
-        .alibi = c->position_embedding == GPT_POSITION_ALIBI,
+        .alibi = gpt_alibi_of(c),
         .softcap = (float)c->attn_logit_softcapping,
         .act = act,
     };

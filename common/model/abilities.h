@@ -6,6 +6,9 @@
 #include "backend.h"
 #include "model/config.h"
 
+/* What the model's positions add to scores. */
+enum gpt_alibi gpt_alibi_of(const struct gpt_config *c);
+
 /* GPT_EDEVICE names the first field of the model that the backend does not
  * compute, in texts of `length` tokens. */
 int gpt_abilities_check(const struct gpt_config *c, int64_t length,

@@ -1,7 +1,6 @@
-/* Model configuration: defaults, what follows from what, JSON; rules between
- * fields are in config_rules.c. The table `fields` names every field once;
- * reading, writing and comparing walk it, so that a new field, a named choice
- * included, is a row. */
+/* Model configuration: defaults, what follows from what, JSON. config_rules.c
+ * has rules between fields. The table `fields` names every field once; reading,
+ * writing and comparing walk it: a new field, or a named choice, is a row. */
 #include "model/config.h"
 
 #include "backend.h"
@@ -37,6 +36,7 @@ const char *const gpt_position_embeddings[] = {
     [GPT_POSITION_LEARNED] = "learned_absolute",
     [GPT_POSITION_ROPE] = "rope",
     [GPT_POSITION_ALIBI] = "alibi",
+    [GPT_POSITION_ALIBI_BF16] = "alibi_bf16",
     [GPT_POSITION_NONE] = "none",
     NULL,
 };

@@ -14,15 +14,16 @@
 
 /* How a model knows the position of a token: by a table that is added to the
  * words (GPT-2), by turning queries and keys (rotary positions, Su et al.
- * 2021), by scores that fall with distance (ALiBi, Press et al. 2022), or not
- * at all. */
+ * 2021), by scores that fall with distance (ALiBi, Press et al. 2022; Falcon's
+ * form of it is rounded to bf16, and scaled as scores are), or not at all. */
 enum gpt_position_embedding {
     GPT_POSITION_LEARNED,
     GPT_POSITION_ROPE,
     GPT_POSITION_ALIBI,
+    GPT_POSITION_ALIBI_BF16,
     GPT_POSITION_NONE,
 };
-/* "learned_absolute", "rope", "alibi", "none", NULL. */
+/* "learned_absolute", "rope", "alibi", "alibi_bf16", "none", NULL. */
 extern const char *const gpt_position_embeddings[];
 
 /* How rotary angles are stretched for texts that are longer than those of

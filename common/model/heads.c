@@ -2,6 +2,7 @@
  * keeps lengths, and backward undoes the two in reverse. */
 #include "model/heads.h"
 
+#include "model/abilities.h"
 #include "model/rotary.h"
 
 #include <math.h>
@@ -36,7 +37,7 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
         .head0 = w->heads * pass->layout->at[GPT_TP],
         .h_global = c->num_attention_heads, /* keys dropout and ALiBi */
         .scale = 1.0F / sqrtf((float)under),
-        .alibi = c->position_embedding == GPT_POSITION_ALIBI,
+        .alibi = gpt_alibi_of(c),
         .window = gpt_config_window(c, layer->number, length),
         .softcap = (float)c->attn_logit_softcapping,
         .act = pass->act,

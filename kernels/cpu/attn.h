@@ -10,6 +10,13 @@
  * set's tile of a product. */
 enum { ATTN_BQ = 48, ATTN_BK = 96 };
 
+/* How scores fall with distance. by: ALiBi's slope in units of scores before
+ * they are scaled, 0: they do not. rounded: this is GPT_ALIBI_BF16. */
+struct attn_slope {
+    float by;
+    bool rounded;
+};
+
 /* One head: rows of q, k, v and out are ld* floats apart. Query i stands at
  * position q0 + i and sees the keys from start[i] (NULL: 0) to its own. */
 struct attn_head {
@@ -20,7 +27,8 @@ struct attn_head {
     const uint16_t *narrow_k, *narrow_v; /* of bf16, where k and v are NULL */
     float *out, *lse; /* lse may be NULL */
     const int32_t *start;
-    float scale, slope; /* slope: see attn_slope() */
+    float scale;
+    struct attn_slope slope;
     int64_t window;     /* keys before its own that a query sees, 0: all */
     float cap;          /* see attn_cap(); 0: none */
     const struct cpu_drop *drop; /* or NULL */
@@ -28,24 +36,40 @@ struct attn_head {
     int64_t drop_row;            /* counters between queries */
 };
 
-/* ALiBi's slope in units of scores before they are scaled; 0: there is none. */
-static inline float attn_slope(bool alibi, int64_t head, int64_t heads,
-                               float scale)
+static inline struct attn_slope attn_slope(enum gpt_alibi alibi, int64_t head,
+                                           int64_t heads, float scale)
 {
-    return alibi ? gpt_alibi_slope(head, heads) / scale : 0;
+    const float slope = alibi ? gpt_alibi_slope(head, heads) : 0;
+    const bool rounded = alibi == GPT_ALIBI_BF16;
+
+    return (struct attn_slope){rounded ? slope : slope / scale, rounded};
 }
 
-/* What n scores lose with their keys' distance; the first's is `distance`. */
-static inline void attn_lean(float *s, int64_t n, float slope, int64_t distance)
+/* What n scores of a query lose with their keys' distance. Positions are those
+ * of the query and of the first key in their document. */
+static inline void attn_lean(float *s, int64_t n, struct attn_slope slope,
+                             int64_t query, int64_t key)
 {
-    for (int64_t i = 0; slope > 0 && i < n; i++)
-        s[i] -= slope * (float)(distance - i);
+    const float own = slope.rounded ? gpt_alibi_bf16(slope.by, query) : 0;
+
+    if (slope.rounded)
+        for (int64_t i = 0; i < n; i++)
+            s[i] += gpt_alibi_bf16(slope.by, key + i) - own;
+    else
+        for (int64_t i = 0; slope.by > 0 && i < n; i++)
+            s[i] -= slope.by * (float)(query - key - i);
+}
+
+/* The position at which the document of query i begins. */
+static inline int64_t attn_begin(const struct attn_head *h, int64_t i)
+{
+    return h->start ? h->start[i] : 0;
 }
 
 /* The first key that query i sees: of its document, or of its window. */
 static inline int64_t attn_first(const struct attn_head *h, int64_t i)
 {
-    int64_t first = h->start ? h->start[i] : 0, near = h->q0 + i - h->window;
+    int64_t first = attn_begin(h, i), near = h->q0 + i - h->window;
 
     return h->window > 0 && near > first ? near : first;
 }
@@ -64,7 +88,10 @@ size_t cpu_attn_work(int64_t nk, int64_t d);
 
 void cpu_attn_head(const struct attn_head *h, float *work);
 
-/* Attention in bf16 by the instructions of cpu_pairs, which must be there.
+/* True when the instructions of cpu_pairs are there and do op. */
+bool cpu_attn_has_pairs(const struct gpt_attn *op);
+
+/* Attention in bf16 by the instructions of cpu_pairs, which must do op.
  * scratch is that of cpu_attn_bwd(). */
 void cpu_attn_pairs_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cpu_attn_pairs_bwd(struct gpt_queue *q, const struct gpt_attn *op,

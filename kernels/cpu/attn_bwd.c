@@ -89,7 +89,8 @@ static void grad_row(const struct attn_head *h, const struct attn_grad *row,
                       h->drop_at + (uint64_t)(query * h->drop_row + j + lo));
     }
     attn_cap(s + lo, cap_slope, hi - lo, h->cap, h->scale);
-    attn_lean(s + lo, hi - lo, h->slope, query - j - lo);
+    attn_lean(s + lo, hi - lo, h->slope, query - attn_begin(h, query),
+              j + lo - attn_begin(h, query));
     cpu_isa->softmax_grad(s + lo, dp + lo, h->drop ? row->keep : NULL, hi - lo,
                           h->scale, h->lse[query], row->delta);
     if (h->cap > 0)

@@ -73,7 +73,7 @@ static void append_to_cache(const struct gpt_attn_cached *op,
  * their queries, and weights of values, are rounded too. */
 static bool by_pairs(const struct gpt_attn_cached *op)
 {
-    return op->narrow_cache && cpu_pairs;
+    return op->narrow_cache && cpu_pairs && op->alibi != GPT_ALIBI_BF16;
 }
 
 /* Attends from all new tokens of query head h of a group. */

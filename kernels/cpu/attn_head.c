@@ -165,7 +165,9 @@ static void softmax_row(const struct attn_head *h, const struct attn_row *row,
         return;
     }
     attn_cap(s + lo, NULL, hi - lo, h->cap, h->scale);
-    attn_lean(s + lo, hi - lo, h->slope, h->q0 + query - j - lo);
+    attn_lean(s + lo, hi - lo, h->slope,
+              h->q0 + query - attn_begin(h, query),
+              j + lo - attn_begin(h, query));
     /* The largest score is subtracted before exp(): the result is at most 1 and
      * cannot overflow, and at least one term is 1, so that the sum cannot
      * vanish. The softmax itself does not change by it. */

@@ -183,7 +183,7 @@ struct cpu_pair_scores cpu_attn_open_scores(const struct attn_pair_head *x,
         .s = tile->s, .keys = n, .key = (int32_t)key,
         .query = (int32_t)p->position,
         .first = p->first, .highest = p->highest, .scale = x->h.scale,
-        .slope = x->h.slope};
+        .slope = x->h.slope.by};
 }
 
 /* ---- forward ---- */
@@ -336,6 +336,11 @@ void cpu_attn_pairs_piece(const struct attn_head *h, float *mem)
         cpu_isa->narrow(queries + i * d, h->q + i * h->ldq, d);
     for (int64_t from = 0; from < h->nq; from += RUN)
         attend_run(&x, &w, from, NULL);
+}
+
+bool cpu_attn_has_pairs(const struct gpt_attn *op)
+{
+    return cpu_pairs && op->alibi != GPT_ALIBI_BF16;
 }
 
 void cpu_attn_pairs_fwd(struct gpt_queue *q, const struct gpt_attn *op)

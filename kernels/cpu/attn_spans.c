@@ -168,7 +168,7 @@ static struct attn_share weigh_scores(const struct gpt_attn_cached *op,
     if (n <= 0)
         return share;
     attn_cap(scores, NULL, n, op->softcap, op->scale);
-    attn_lean(scores, n, attn_slope_of(op, g, h), g->pos + i - s.first);
+    attn_lean(scores, n, attn_slope_of(op, g, h), g->pos + i, s.first);
     /* A span's row of scores is short enough to be held whole, so the plain
      * softmax with its maximum taken off serves, as in attn_head.c. */
     share.top = cpu_isa->max(scores, n) * op->scale;

@@ -29,8 +29,9 @@ static inline size_t attn_cache_at(const struct attn_groups *g, int64_t i,
 }
 
 /* ALiBi's slope of query head h of the groups. */
-static inline float attn_slope_of(const struct gpt_attn_cached *op,
-                                  const struct attn_groups *g, int64_t h)
+static inline struct attn_slope
+attn_slope_of(const struct gpt_attn_cached *op, const struct attn_groups *g,
+              int64_t h)
 {
     return attn_slope(op->alibi, op->head0 + g->first * g->per + h,
                       op->h_global ? op->h_global : op->h, op->scale);

@@ -28,7 +28,7 @@ struct attn_shape {
     int64_t t, h, g, d, ld; /* ld: elements between positions of qkv */
     int64_t head0, h_global;
     float scale;
-    bool alibi;
+    enum gpt_alibi alibi;
     int64_t window; /* 0: none */
     float softcap;  /* 0: none */
     const int32_t *doc_start; /* or NULL */
@@ -101,6 +101,31 @@ __device__ inline float alibi_slope(int64_t h, int64_t heads)
 __device__ inline float attn_slope(const struct attn_shape &s, int64_t h)
 {
     return s.alibi ? alibi_slope(s.head0 + h, s.h_global) : 0;
+}
+
+/* gpt_alibi_bf16(). */
+__device__ inline float alibi_bf16(float slope, int64_t position)
+{
+    auto round = [](float x) { return to_float(from_float<__nv_bfloat16>(x)); };
+
+    return round(round(slope) * round((float)position));
+}
+
+/* What is added to a score of query t and key j that was scaled by `scale`, for the distance
+ * between them. Positions count from the beginning of their document. */
+__device__ inline float alibi_bias(enum gpt_alibi kind, float slope, float scale, int64_t t,
+                                   int64_t j)
+{
+    return kind == GPT_ALIBI_BF16 ? scale * (alibi_bf16(slope, j) - alibi_bf16(slope, t))
+                                  : slope * (float)(j - t);
+}
+
+__device__ inline float attn_bias(const struct attn_shape &s, float slope, int64_t b, int64_t t,
+                                  int64_t j)
+{
+    int64_t begin = s.doc_start ? s.doc_start[b * s.t + t] : 0;
+
+    return alibi_bias(s.alibi, slope, s.scale, t - begin, j - begin);
 }
 
 /* The dropout counter of (query t, key 0) of a head held here. */

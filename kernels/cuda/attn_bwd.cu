@@ -42,7 +42,8 @@ static __device__ struct pair pair_of(const struct attn_shape &s, int64_t b, int
 {
     float rise; /* of the cap: the factor by which it slows a score's change */
 
-    score = attn_cap(score * s.scale, s.softcap, &rise) + attn_slope(s, h) * (float)(j - t);
+    score = attn_cap(score * s.scale, s.softcap, &rise) +
+            attn_bias(s, attn_slope(s, h), b, t, j);
     float p = expf(score - s.lse[(b * s.h + h) * s.t + t]);
     /* The same counter as in the forward pass: the mask is computed again. */
     float keep = attn_keep(s, attn_drop_at(s, b, h, t) + j);

@@ -9,7 +9,7 @@ enum { WARPS = 4, MOST = ATTN_MAX_D / 32 };
 template <class T> struct cached {
     int64_t t_new, h, g, d, t_max, b, head0, h_global;
     float scale;
-    bool alibi;
+    enum gpt_alibi alibi;
     int64_t window;
     float softcap;
     const T *qkv;
@@ -77,7 +77,8 @@ template <class T> static __global__ void attend(cached<T> p)
             score = 0;
             for (int c = 0; c < p.d; c++)
                 score += query[warp][c] * to_float(key[c]);
-            score = attn_cap(score, p.softcap, &unused) + slope * (float)(j - t);
+            score = attn_cap(score, p.softcap, &unused) +
+                    alibi_bias(p.alibi, slope, p.scale, t, j);
         }
         float top = fmaxf(max, warp_max(score)), shrink = expf(max - top);
         /* A running maximum, as in attn_fwd.cu: old sums shrink when it grows. */

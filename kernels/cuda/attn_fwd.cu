@@ -31,7 +31,7 @@ template <class T> static __global__ void attend(struct attn_shape s, const T *q
             score = 0;
             for (int i = 0; i < s.d; i++)
                 score += query[warp][i] * to_float(k[j * s.ld + i]);
-            score = attn_cap(score, s.softcap, &unused) + slope * (float)(j - t);
+            score = attn_cap(score, s.softcap, &unused) + attn_bias(s, slope, b, t, j);
         }
         /* Less the maximum so far, no exponential overflows. The first key of a
          * round is always seen, so that the maximum is finite. */

@@ -148,14 +148,24 @@ if [ -x "$BUILD/gpt-train" ]; then
         --normalization RMSNorm --swiglu --disable-bias-linear --save shares
     expect 0 'go out' into shares shareshf --to hf --verify
     check 'as Mistral' grep -q '"model_type":.*"mistral"' shareshf/config.json
+    # Phi-3's class counts LongRoPE's factors by the width
+    expect 0 'LongRoPE in heads of their own size' gpt-train --num-layers 1 \
+        --data-path x_text_document --vocab-size 67 --hidden-size 16 \
+        --num-attention-heads 4 --kv-channels 6 --seq-length 8 --lr 1e-3 \
+        --train-iters 1 --split 100,0,0 --position-embedding-type rope \
+        --normalization RMSNorm --swiglu --disable-bias-linear --save far \
+        --rotary-scaling-type longrope --rotary-original-positions 4 \
+        --rotary-short-factors 1,1,2 --rotary-long-factors 1,4,5
+    expect 3 'does not go out' into far farhf --to hf
+    err_has 'differ: llama in rotary_scaling; mistral in rotary_scaling'
     expect 0 'a model of no family' gpt-train --num-layers 2 \
         --data-path x_text_document --vocab-size 67 --hidden-size 16 \
         --num-attention-heads 2 --seq-length 16 --train-iters 1 --lr 1e-3 \
         --split 100,0,0 --position-embedding-type alibi --save alibi
     expect 3 'does not go out' into alibi alibihf --to hf
     err_has 'no family of Hugging Face is this model'
-    err_has 'differ: gpt2 in position_embedding; gpt_bigcode in position_emb'
-    err_has '; bloom in embedding_norm'
+    err_has 'differ: gpt2 in position_embedding; falcon in position_embedding'
+    err_has '; gpt_bigcode in position_embedding'
     check 'and no other' eval '! grep -q llama "$scratch/err"'
     expect 2 'a base without rotary positions' gpt-train --rotary-base 500 \
         --data-path x_text_document --vocab-size 67
@@ -297,6 +307,8 @@ config 's/"model_type": "gpt2"/"model_type": "old", "state_size": 0/' \
     'model_type is old: only gpt2'
 config 's/"model_type": "gpt2"/"model_type": "bitnet"/' \
     'whose models have weights of three values (model_type)'
+config 's/"model_type": "gpt2"/"model_type": "gemma4_assistant"/' \
+    'whose models have keys and values of another model (model_type)'
 # the type counts before a key that its files have, too
 config 's/"model_type": "gpt2"/"model_type": "doge", "num_experts": 8/' \
     'whose models have masks that are computed from values (model_type)'

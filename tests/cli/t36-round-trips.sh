@@ -38,6 +38,8 @@ options_of() { # model: options, and the formats that hold it
     falcon) options="$rope --parallel-residual --shared-norm
         --num-query-groups 1 --disable-bias-linear
         --activation-function gelu_exact" wide=1 wider=1 ;;
+    falcon_rw) options='--position-embedding-type alibi_bf16
+        --activation-function gelu_exact' ;;
     gemma) options="$plain --apply-layernorm-1p --geglu --scale-embedding" ;;
     gemma2) options="$plain --apply-layernorm-1p --geglu --post-norm
         --scale-embedding --window-size 3,0 --window-attn-skip-freq 2
@@ -116,8 +118,8 @@ through_types() { # directory, tensor of fp32 among those of bf16
             cmp wide/"$f" h/"$f" || return
         done
 }
-for model in gpt2 llama qwen2 qwen3 gpt_neox falcon gemma gemma2 olmo2 bloom \
-    opt; do
+for model in gpt2 llama qwen2 qwen3 gpt_neox falcon falcon_rw gemma gemma2 \
+    olmo2 bloom opt; do
     options_of $model
     precision= # of the run: its checkpoint holds fp32
     [ $model = llama ] && precision=--bf16

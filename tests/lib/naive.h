@@ -83,6 +83,7 @@ static void naive_head(const struct gpt_config *c, const double *qkv,
     int64_t base = h / per * (per + 2) * d;
     const double *query = qkv + t * ld + base + h % per * d;
     double p[512], sum = 0, cap = c->attn_logit_softcapping;
+    const float slope = gpt_alibi_slope(h, c->num_attention_heads);
 
     for (int64_t s = from; s <= t; s++) {
         const double *key = qkv + s * ld + base + per * d;
@@ -94,8 +95,10 @@ static void naive_head(const struct gpt_config *c, const double *qkv,
                                                  : (double)d);
         dot = cap > 0 ? cap * tanh(dot / cap) : dot;
         if (c->position_embedding == GPT_POSITION_ALIBI)
-            dot -= (double)(t - s) *
-                   (double)gpt_alibi_slope(h, c->num_attention_heads);
+            dot -= (double)(t - s) * (double)slope;
+        if (c->position_embedding == GPT_POSITION_ALIBI_BF16)
+            dot += ((double)gpt_alibi_bf16(slope, s) -
+                    (double)gpt_alibi_bf16(slope, t)) / sqrt((double)d);
         sum += p[s] = exp(dot);
     }
     for (int64_t i = 0; i < d; i++)

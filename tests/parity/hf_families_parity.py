@@ -141,6 +141,12 @@ CASES = {
                f"{ROPE} --num-attention-heads 5 --num-query-groups 1 "
                "--activation-function gelu_exact --disable-bias-linear "
                "--shared-norm"),
+    "falcon-alibi": ("Falcon", dict(num_attention_heads=5, multi_query=False,
+                                    bias=True, alibi=True, parallel_attn=False,
+                                    hidden_size=30, ffn_hidden_size=52),
+                     "--position-embedding-type alibi_bf16 "
+                     "--num-attention-heads 5 "
+                     "--activation-function gelu_exact"),
     "starcoder2": ("Starcoder2", dict(**{**GROUPS, "num_attention_heads": 6},
                                       hidden_size=36),
                    f"{ROPE} {GQA} --hidden-size 36"),
@@ -707,9 +713,12 @@ def make(directory, name, changes):
     return cls
 
 
-def model(cls, directory):
-    return cls.from_pretrained(directory, dtype=torch.float32,
-                               attn_implementation="eager").eval()
+def model(cls, directory, dtype=torch.float32):
+    """By the plainest code, but for Falcon's ALiBi, which that counts twice."""
+    with open(directory + "/config.json") as f:
+        how = "sdpa" if json.load(f).get("alibi") else "eager"
+    return cls.from_pretrained(directory, dtype=dtype,
+                               attn_implementation=how).eval()
 
 
 def logits(m, tokens):
@@ -731,9 +740,7 @@ def narrow(name, cls, d, m, tokens):
     """bf16 here and there, both against float: no rounding is worse here than
     there, but for luck."""
     here = numbers(run("tests/parity/logits", "--bf16", d("in"), *tokens))
-    there = logits(cls.from_pretrained(d("hf"), dtype=torch.bfloat16,
-                                       attn_implementation="eager").eval(),
-                   tokens).float()
+    there = logits(model(cls, d("hf"), torch.bfloat16), tokens).float()
     exact = logits(m, tokens)
     a, b = (float((x - exact).pow(2).mean().sqrt()) for x in (here, there))
     ok(a <= 1.25 * b, f"{name}: bf16 within its error ({a:.2g} from float, "
@@ -860,8 +867,7 @@ def case(work, name, cls, changes, options, tokens):
     run("gpt-reshape", "--load-path", d("in"), "--save-path", d("back"),
         "--to", "hf", "--verify")
     kind = json.load(open(d("back") + "/config.json"))["model_type"]
-    back = transformers.AutoModelForCausalLM.from_pretrained(
-        d("back"), dtype=torch.float32, attn_implementation="eager").eval()
+    back = model(transformers.AutoModelForCausalLM, d("back"))
     narrow(name, there, d, m, long)
     close(logits(back, long), logits(m, long),
           f"{name}: back in transformers, as {kind}", 1e-6)

@@ -405,9 +405,11 @@ static void check_rounds(const struct gpt_attn *op, const struct operand *ops,
     }
 }
 
+static const char *const alibi_names[] = {"", " alibi", " alibi_bf16"};
+
 /* In types[first] and those after it, up to types_end; or by TF32. */
 static void check_attn(const char *title, size_t first, struct attn_case k,
-                       bool alibi)
+                       enum gpt_alibi alibi)
 {
     int64_t b = k.b, t = k.t, h = k.h, g = k.g, d = k.d;
     char name[120];
@@ -438,7 +440,7 @@ static void check_attn(const char *title, size_t first, struct attn_case k,
              "%s B%lld T%lld H%lld G%lld D%lld p %g%s%s%s%s", title,
              (long long)b, (long long)t, (long long)h, (long long)g,
              (long long)d, k.p, k.docs ? " documents" : "",
-             alibi ? " alibi" : "", window ? " window" : "",
+             alibi_names[alibi], window ? " window" : "",
              softcap > 0 ? " capped" : "");
     for (size_t i = first; !by_tf32 && i < types_end; i++)
         compare_type(run_attn, &op, ops, GPT_COUNT(ops), &types[i], name);
@@ -462,7 +464,7 @@ static void run_cached(struct trial *t)
 }
 
 static void check_cached(int64_t t_new, int64_t h, int64_t g, int64_t d,
-                         bool alibi)
+                         enum gpt_alibi alibi)
 {
     enum { B = 3, SLOTS = 4, T_MAX = 50 };
     int32_t pos[B] = {0, 7, 40}, slot[B] = {2, 0, 3}, len[B];
@@ -555,11 +557,11 @@ static void windows(void)
     reopen("GPT_CUDA_FLASH", "auto");
     reopen("GPT_CUDA_EMU_ARCH", "90");
     reopen("GPT_CUDA_FLASH", "mma-backward");
-    check_attn("hopper forward alone", 0, hopper_cases[0], false);
+    check_attn("hopper forward alone", 0, hopper_cases[0], GPT_ALIBI_NONE);
     reopen("GPT_CUDA_FLASH", "auto");
     for (window = 50; window < 200; window += 100)
         for (size_t i = 0; i < GPT_COUNT(hopper_cases); i++)
-            check_attn("hopper attention", 1, hopper_cases[i], false);
+            check_attn("hopper attention", 1, hopper_cases[i], GPT_ALIBI_NONE);
     reopen("GPT_CUDA_EMU_ARCH", "80");
     window = 20;
     softcap = 0.7F;
@@ -569,9 +571,9 @@ static void windows(void)
                false);
     check_attn("attention", 1, (struct attn_case){1, 70, 2, 1, 256, 0, false},
                false);
-    check_cached(9, 4, 2, 33, false);
+    check_cached(9, 4, 2, 33, GPT_ALIBI_NONE);
     window = 0;
-    check_cached(5, 6, 2, 24, true);
+    check_cached(5, 6, 2, 24, GPT_ALIBI);
     softcap = 0;
 }
 
@@ -596,14 +598,16 @@ static void attention(void)
 
     reopen("GPT_CUDA_FLASH", "mma");
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
-        check_attn("attention", 0, cases[i], false);
+        check_attn("attention", 0, cases[i], GPT_ALIBI_NONE);
     for (size_t i = 0; i < GPT_COUNT(with_alibi); i++)
-        check_attn("attention", 0, with_alibi[i], true);
+        check_attn("attention", 0, with_alibi[i], GPT_ALIBI);
+    for (size_t i = 0; i < GPT_COUNT(with_alibi); i++)
+        check_attn("attention", 0, with_alibi[i], GPT_ALIBI_BF16);
     reopen("GPT_CUDA_FLASH", "auto");
     windows();
-    check_cached(1, 2, 2, 16, false);
-    check_cached(9, 4, 2, 33, false);
-    check_cached(5, 6, 2, 24, true);
+    check_cached(1, 2, 2, 16, GPT_ALIBI_NONE);
+    check_cached(9, 4, 2, 33, GPT_ALIBI_NONE);
+    check_cached(5, 6, 2, 24, GPT_ALIBI);
     check_rope(3, 5, 4, 2, 8, 8, true);
     check_rope(1, 70, 3, 1, 80, 20, false);
     check_rope(2, 9, 3, 1, 64, 64, true);
@@ -633,13 +637,14 @@ static void hopper(void)
 
     reopen("GPT_CUDA_EMU_ARCH", "90");
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
-        check_attn("hopper attention", 1, cases[i], false);
+        check_attn("hopper attention", 1, cases[i], GPT_ALIBI_NONE);
     for (size_t i = 0; i < GPT_COUNT(with_alibi); i++)
-        check_attn("hopper attention", 1, with_alibi[i], true);
+        check_attn("hopper attention", 1, with_alibi[i], GPT_ALIBI);
     /* Philox block 2^32 is that of query 91 and key 84 of the first head. */
     sample0 = 214748;
     check_attn("hopper attention", 1,
-               (struct attn_case){1, 100, 3, 1, 64, 0.2, false}, false);
+               (struct attn_case){1, 100, 3, 1, 64, 0.2, false},
+               GPT_ALIBI_NONE);
     sample0 = 5;
     for (int64_t i = 0; i < rounds; i++) {
         int64_t g = rnd_int(1, 3), h = g * rnd_int(1, 3);
@@ -671,7 +676,7 @@ static void slow_floats(void)
         {{.d = 128, .act = GPT_F32}, true, NULL},
         {{.d = 136, .act = GPT_F32}, true, "8 floats, up to 128"},
         {{.d = 36, .act = GPT_F32}, true, "8 floats, up to 128"},
-        {{.d = 64, .softcap = 1, .alibi = true, .act = GPT_F32}, true,
+        {{.d = 64, .softcap = 1, .alibi = GPT_ALIBI, .act = GPT_F32}, true,
          "do not cap scores beside ALiBi"},
         {{.d = 136, .act = GPT_BF16}, true, NULL},
         {{.d = 264, .act = GPT_BF16}, true, "8 elements, up to 256"},
@@ -710,19 +715,19 @@ static void floats(void)
     slow_floats();
     allow_tf32(true);
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
-        check_attn("attention by TF32", 0, cases[i], false);
+        check_attn("attention by TF32", 0, cases[i], GPT_ALIBI_NONE);
     reopen("GPT_CUDA_EMU_ARCH", "90");
     for (size_t i = 0; i < GPT_COUNT(with_alibi); i++)
-        check_attn("attention by TF32", 0, with_alibi[i], true);
+        check_attn("attention by TF32", 0, with_alibi[i], GPT_ALIBI);
     reopen("GPT_CUDA_EMU_ARCH", "80");
     for (window = 1; window < 100; window += 49) {
         check_attn("attention by TF32", 0, cases[2], window > 1);
-        check_attn("attention by TF32", 0, cases[9], false);
+        check_attn("attention by TF32", 0, cases[9], GPT_ALIBI_NONE);
     }
     window = 20;
     softcap = 0.7F;
-    check_attn("attention by TF32", 0, cases[4], false);
-    check_attn("attention by TF32", 0, cases[7], false);
+    check_attn("attention by TF32", 0, cases[4], GPT_ALIBI_NONE);
+    check_attn("attention by TF32", 0, cases[7], GPT_ALIBI_NONE);
     window = 0;
     softcap = 0;
     for (int64_t i = 0; i < rounds; i++) {
@@ -1815,11 +1820,11 @@ static void ptx_attention(void)
                false);
     allow_tf32(true);
     check_attn("attention by TF32", 0,
-               (struct attn_case){1, 70, 2, 1, 64, 0.2, true}, false);
+               (struct attn_case){1, 70, 2, 1, 64, 0.2, true}, GPT_ALIBI_NONE);
     check_attn("attention by TF32", 0,
-               (struct attn_case){1, 40, 1, 1, 128, 0, false}, true);
+               (struct attn_case){1, 40, 1, 1, 128, 0, false}, GPT_ALIBI);
     allow_tf32(false);
-    check_cached(5, 6, 2, 24, true);
+    check_cached(5, 6, 2, 24, GPT_ALIBI);
     check_rope(1, 9, 3, 1, 80, 20, false);
     check_rope(1, 9, 3, 1, 32, 32, false);
 }

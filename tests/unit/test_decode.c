@@ -521,6 +521,8 @@ static const struct {
      GPT_POSITION_LEARNED, {0}},
     {"rotary", 2, 32, 4, 2, 8, 64, 61, true, 290, GPT_POSITION_ROPE, {0}},
     {"alibi", 2, 24, 6, 3, 4, 64, 61, true, 290, GPT_POSITION_ALIBI, {0}},
+    {"alibi_bf16", 2, 24, 6, 3, 4, 64, 61, true, 290, GPT_POSITION_ALIBI_BF16,
+     {0}},
     {"llama", 2, 30, 6, 2, 8, 64, 61, true, 290, GPT_POSITION_ROPE,
      {.normalization = GPT_RMSNORM, .activation = GPT_SILU, .gated = true,
       .no_linear_bias = true, .qkv_bias = true, .qk_norm = true}},

@@ -12,7 +12,8 @@ struct attn_case {
 };
 
 /* in the cases that follow */
-static bool alibi;
+static enum gpt_alibi alibi;
+static const char *const alibi_names[] = {"", " alibi", " alibi_bf16"};
 static int64_t window;
 static double softcap;
 static bool narrow; /* caches of bf16 */
@@ -38,15 +39,37 @@ static double ref_slope(int64_t head, int64_t heads)
                         : others[heads][head];
 }
 
+/* With the eight bits that bf16 has, halves to even. */
+static double eight_bits(double x)
+{
+    int exponent;
+    const double m = frexp(x, &exponent);
+
+    return ldexp(nearbyint(m * 256), exponent - 8);
+}
+
+/* Added to the score of query i and key j; their document begins at `from`. */
+static double ref_bias(const struct gpt_attn *op, int64_t h, int64_t i,
+                       int64_t j, int64_t from)
+{
+    const double slope = ref_slope(op->head0 + h, op->h_global);
+
+    if (alibi != GPT_ALIBI_BF16)
+        return -slope * (double)(i - j);
+    return (double)op->scale *
+           (eight_bits(eight_bits(slope) * eight_bits((double)(j - from))) -
+            eight_bits(eight_bits(slope) * eight_bits((double)(i - from))));
+}
+
 static void check_slope(void)
 {
     double worst = 0;
 
-    alibi = true;
+    alibi = GPT_ALIBI;
     for (int64_t i = 0; i < 12; i++)
         worst = fmax(worst, fabs((double)gpt_alibi_slope(i, 12) /
                                      ref_slope(i, 12) - 1));
-    alibi = false;
+    alibi = GPT_ALIBI_NONE;
     ok(worst < 1e-7, "ALiBi's slopes of twelve heads (error %.2g)", worst);
 }
 
@@ -88,7 +111,8 @@ static void ref_head(const struct attn_case *k, const double *qkv, int64_t b,
            *slope = malloc((size_t)t * sizeof(*p));
     for (int64_t i = 0; i < t; i++) {
         const double *x = qkv + b * t * k->row;
-        int64_t from = op->doc_start ? op->doc_start[b * t + i] : 0;
+        const int64_t begin = op->doc_start ? op->doc_start[b * t + i] : 0;
+        int64_t from = begin;
         double max = -1e300, sum = 0, delta = 0;
 
         if (op->window > 0 && i - op->window > from)
@@ -106,7 +130,7 @@ static void ref_head(const struct attn_case *k, const double *qkv, int64_t b,
                 p[j] = softcap * capped;
                 slope[j] = 1 - capped * capped;
             }
-            p[j] -= (double)(i - j) * ref_slope(op->head0 + h, op->h_global);
+            p[j] += ref_bias(op, h, i, j, begin);
             max = fmax(max, p[j]);
         }
         for (int64_t j = from; j <= i; j++)
@@ -238,7 +262,7 @@ static void check(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
              setting,
              (long long)b, (long long)t, (long long)h, (long long)g,
              (long long)d, (double)p, docs ? " docs" : "",
-             alibi ? " alibi" : "", (long long)window, softcap);
+             alibi_names[alibi], (long long)window, softcap);
     ok(same_bytes(run_fwd, &k, k.out, k.n_out + b * h * t),
        "%s: equal for 1, 2, 3 threads", name);
     ok(same_bytes(run_bwd, &k, k.dqkv, k.n_qkv),
@@ -333,7 +357,7 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
              "%s: cached%s t%lld h%lld g%lld d%lld by %lld%s w%lld c%g",
              setting, narrow ? " bf16" : "", (long long)t, (long long)h,
              (long long)g, (long long)d, (long long)step,
-             alibi ? " alibi" : "", (long long)window, softcap);
+             alibi_names[alibi], (long long)window, softcap);
     free(x), free(got), free(kc), free(vc), free(in), free(out);
     free(qkv), free(want), free(lse);
 }
@@ -436,12 +460,12 @@ static void check_cuts(void)
     for (int i = 0; i < 6; i++) {
         const int64_t g = rnd_int(1, 2), t = rnd_int(20, 300);
 
-        alibi = i % 2;
+        alibi = i % 2 ? GPT_ALIBI : GPT_ALIBI_NONE;
         window = i < 3 ? 0 : rnd_int(1, 150);
         softcap = i == 4 ? 0.75 : 0;
         check_pieces(t, 2 * g, g, rnd_int(1, 140), rnd_int(9, (int)t - 10));
     }
-    alibi = false;
+    alibi = GPT_ALIBI_NONE;
     window = 0;
     softcap = 0;
 }
@@ -584,14 +608,15 @@ static void check_caches(void)
     for (int i = 0; i < 6; i++) {
         const int64_t g = rnd_int(1, 3);
 
-        alibi = i < 3; /* whose slopes ref_slope() has for 2 to 6 heads */
+        /* whose slopes ref_slope() has for 2 to 6 heads */
+        alibi = i < 3 ? GPT_ALIBI : GPT_ALIBI_NONE;
         window = rnd() > 0.5 ? rnd_int(1, 60) : 0;
         softcap = rnd() > 0.7 ? 0.75 : 0;
         check_cached(rnd_int(5, 140),
                      alibi ? g * rnd_int(2, g > 1 ? 2 : 6) : g * rnd_int(1, 9),
                      g, rnd_int(1, 150), rnd_int(1, 12));
     }
-    alibi = false;
+    alibi = GPT_ALIBI_NONE;
     window = 0;
     softcap = 0;
 }
@@ -624,7 +649,7 @@ static void body(void)
     check_spans(4, 2, 16, 1);
     check_spans(6, 1, 8, 5);
     check_cache_limit();
-    alibi = true;
+    alibi = GPT_ALIBI;
     check_cached(1100, 2, 1, 4, 8);
     check(2, 17, 4, 2, 8, 0.2f, false, 2);
     check(1, 150, 3, 1, 64, 0, true, 3);
@@ -632,7 +657,13 @@ static void body(void)
     check_cached(9, 2, 2, 4, 1);
     check_cached(70, 4, 2, 16, 7);
     check_cached(130, 3, 1, 33, 100);
-    alibi = false;
+    alibi = GPT_ALIBI_BF16;
+    check(2, 17, 4, 2, 8, 0.2f, false, 2);
+    check(1, 400, 3, 1, 64, 0, true, 3);
+    check(1, 700, 1, 1, 16, 0, false, 1);
+    check_cached(1100, 2, 1, 4, 8);
+    check_cached(70, 4, 2, 16, 7);
+    alibi = GPT_ALIBI_NONE;
     window = 1;
     check(2, 17, 4, 2, 8, 0.2f, false, 2);
     check_cached(9, 2, 2, 4, 1);
@@ -649,10 +680,10 @@ static void body(void)
     check_cached(130, 3, 1, 33, 100);
     window = 0;
     check(2, 33, 4, 2, 8, 0, false, 2);
-    alibi = true;
+    alibi = GPT_ALIBI;
     check(2, 17, 4, 2, 8, 0.2f, false, 2);
     check_cached(70, 4, 2, 16, 3);
-    alibi = false;
+    alibi = GPT_ALIBI_NONE;
     softcap = 0;
     check_rope(3, 5, 4, 2, 8, 8, 0);
     check_rope(2, 17, 3, 1, 10, 6, 900);

@@ -80,6 +80,9 @@ static void check_class(struct gpt_misfit *m, const struct gpt_config *c,
         return;
     if (c->rotary_scaling == GPT_SCALING_LONGROPE && !family->turns_again)
         m->fields[m->n++] = "rotary_scaling";
+    else if (c->rotary_scaling == GPT_SCALING_LONGROPE &&
+             c->head_size != c->hidden_size / c->num_attention_heads)
+        m->fields[m->n++] = "head_size"; /* it counts factors by the width */
     else if (family->shares_width &&
              c->hidden_size % c->num_attention_heads != 0)
         m->fields[m->n++] = "hidden_size";

@@ -414,8 +414,9 @@ static const struct gpt_hf_family falcon = {
 const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt2, &llama, &mistral, &qwen2, &qwen3, &phi3, &neox, &falcon,
     &starcoder2, &gpt_hf_gemma, &gpt_hf_gemma2, &gpt_hf_olmo2,
-    &gpt_hf_falcon_new, &gpt_hf_falcon_one_norm, &gpt_hf_bigcode, &gpt_hf_opt,
-    &gpt_hf_bloom, &gpt_hf_gemma3, &gpt_hf_olmo3, &gpt_hf_exaone4, &gpt_hf_glm,
+    &gpt_hf_falcon_new, &gpt_hf_falcon_one_norm, &gpt_hf_falcon_alibi,
+    &gpt_hf_bigcode, &gpt_hf_opt, &gpt_hf_bloom, &gpt_hf_gemma3, &gpt_hf_olmo3,
+    &gpt_hf_exaone4, &gpt_hf_glm,
     &gpt_hf_glm4, &gpt_hf_granite, &gpt_hf_smollm3, &gpt_hf_ernie,
     &gpt_hf_arcee, &gpt_hf_seed, &gpt_hf_nemotron, &gpt_hf_stablelm,
     &gpt_hf_stablelm_parallel, &gpt_hf_cohere, &gpt_hf_cohere2, &gpt_hf_phi,

@@ -1,5 +1,5 @@
 /* Families of Hugging Face with LayerNorm that are older than Llama, or built
- * like those: Falcon of 40B and above, StarCoder, OPT, BioGPT, BLOOM, GPT-Neo,
+ * like those: Falcon but for 7B, StarCoder, OPT, BioGPT, BLOOM, GPT-Neo,
  * Jais 2 and MPT; see family.h. Fused products of queries, keys and values have
  * our order but for MPT's: query heads of a group, its key, its value. */
 #include "checkpoint/huggingface/rows.h"
@@ -73,6 +73,47 @@ const struct gpt_hf_family gpt_hf_falcon_one_norm = {
     .prefix = "transformer.",
     .base = {FALCON_BASE, .shared_norm = true},
     TABLES(falcon_one_norm_rules, falcon_one_norm_keys),
+};
+
+/* Falcon RW: blocks that follow each other, each after a norm, and ALiBi. What
+ * its class says about angles it does not read then. That is the class as it is
+ * loaded; asked for "eager" attention, transformers 5 adds ALiBi twice. */
+static const struct gpt_hf_rule falcon_alibi_rules[] = {
+    FALCON_WORDS,
+    FALCON_ATTENTION,
+    FALCON_MLP,
+    RULE(NORM2_WEIGHT, SAME, "h.%.post_attention_layernorm.weight"),
+    RULE(NORM2_BIAS, SAME, "h.%.post_attention_layernorm.bias"),
+    FALCON_NORM1,
+    GPT2_ENDS,
+};
+static const struct gpt_hf_key falcon_alibi_keys[] = {
+    COMMON_KEYS, ENDS("11", "11"),
+    HIDDEN("4544"), LAYERS("32"), HEADS("71"), POSITIONS("2048"),
+    VOCAB("65024"), TIED("true"),
+    KEY("activation", ACTIVATION, "\"gelu\""),
+    KEY("alibi", SAID, "true"),
+    KEY("apply_residual_connection_post_layernorm", MUST, "false"),
+    NOT("bias", no_linear_bias, "false"),
+    SIZE("ffn_hidden_size", ffn_hidden_size, "0"),
+    RATE("hidden_dropout", hidden_dropout, "0"),
+    RATE("layer_norm_epsilon", norm_epsilon, "1e-5"),
+    KEY("multi_query", MULTIQUERY, "true"),
+    KEY("new_decoder_architecture", MUST, "false"),
+    KEY("num_kv_heads", UNUSED, "null"),
+    KEY("num_ln_in_parallel_attn", UNUSED, "null"),
+    KEY("parallel_attn", SAID, "false"),
+    KEY("rope_parameters", UNUSED, "null"),
+    KEY("rope_scaling", UNUSED, "null"),
+    KEY("rope_theta", UNUSED, "null"),
+};
+const struct gpt_hf_family gpt_hf_falcon_alibi = {
+    .model_type = "falcon",
+    .architecture = "FalconForCausalLM",
+    .when = "alibi",
+    .prefix = "transformer.",
+    .base = {.position_embedding = GPT_POSITION_ALIBI_BF16},
+    TABLES(falcon_alibi_rules, falcon_alibi_keys),
 };
 
 /* ---- StarCoder ---- */

@@ -180,6 +180,7 @@
 /* Families that are in files of their own. */
 extern const struct gpt_hf_family gpt_hf_gemma, gpt_hf_gemma2, gpt_hf_olmo2;
 extern const struct gpt_hf_family gpt_hf_falcon_new, gpt_hf_falcon_one_norm;
+extern const struct gpt_hf_family gpt_hf_falcon_alibi;
 extern const struct gpt_hf_family gpt_hf_bigcode, gpt_hf_opt, gpt_hf_bloom;
 extern const struct gpt_hf_family gpt_hf_gemma3, gpt_hf_olmo3, gpt_hf_exaone4;
 extern const struct gpt_hf_family gpt_hf_glm, gpt_hf_glm4, gpt_hf_granite;

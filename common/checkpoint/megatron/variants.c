@@ -206,6 +206,12 @@ static void read_rotary(struct gpt_config *c,
     }
 }
 
+static bool is_alibi(const struct gpt_config *c)
+{
+    return c->position_embedding == GPT_POSITION_ALIBI ||
+           c->position_embedding == GPT_POSITION_ALIBI_BF16;
+}
+
 /* Runs of before 2022 have no such argument: all had a table. Between, rotary
  * positions had a flag of their own. */
 static int read_positions(struct gpt_config *c,
@@ -217,11 +223,11 @@ static int read_positions(struct gpt_config *c,
                         err));
     if (gpt_megatron_flag(args, "use_rotary_position_embeddings", false))
         c->position_embedding = GPT_POSITION_ROPE;
-    if (c->position_embedding == GPT_POSITION_ALIBI)
+    if (is_alibi(c))
         return gpt_fail(err, GPT_EDATA,
-                        "%s: its run had position_embedding_type alibi, which "
+                        "%s: its run had position_embedding_type %s, which "
                         "Megatron-LM does not have",
-                        what);
+                        what, gpt_position_embeddings[c->position_embedding]);
     if (c->position_embedding == GPT_POSITION_ROPE)
         read_rotary(c, args);
     else
@@ -366,7 +372,7 @@ int gpt_megatron_check_variants(const struct gpt_config *c, struct gpt_err *err)
     int status;
 
     /* reading refuses it, in words about a run of Megatron-LM */
-    if (c->position_embedding == GPT_POSITION_ALIBI)
+    if (is_alibi(c))
         return refuse_field(c, "position_embedding", err);
     gpt_pickle_begin(&o);
     gpt_pickle_put_dict(&o);
