@@ -153,22 +153,22 @@ static int read_prompts(struct gpt_evaluator *e, struct gpt_err *err)
                                    err);
 }
 
-/* Fails when a loss is to be compared, or a model to be evaluated, and there is
- * nothing to do it by. It is known only now, as a share of a split may turn out
- * to hold no data, and before weights are read. */
+/* Fails when there is nothing to compare losses or evaluate a model by: a share
+ * of a split may hold no data. A plan may name none that its run names. */
 static int check_work(const struct gpt_evaluator *e, struct gpt_err *err)
 {
     const struct gpt_train_options *o = e->o;
 
-    if (e->plan->evaluates && !validates(e) && !has_texts(e) && !o->dry_run) {
+    if (validates(e) || (o->dry_run && !gpt_train_names_data(o)))
+        return GPT_OK;
+    if (e->plan->evaluates && !has_texts(e)) {
         gpt_fail(err, GPT_EUSAGE, "there is nothing to train and nothing to "
                                   "evaluate");
         return gpt_hint(err, "--eval-iters above 0 and a share of --split, "
                              "--valid-data-path, --score-set or "
                              "--sample-prompts say what is evaluated");
     }
-    if ((!o->save_best && o->patience == 0) || validates(e) || o->dry_run ||
-        e->plan->evaluates)
+    if ((!o->save_best && o->patience == 0) || e->plan->evaluates)
         return GPT_OK;
     gpt_fail(err, GPT_EUSAGE, "--%s needs a validation loss",
              o->save_best ? "save-best" : "early-stopping-patience");

@@ -74,6 +74,9 @@ int gpt_train_layout(const struct gpt_train_plan *plan, int64_t tp_rank,
                      int64_t pp_rank, struct gpt_layout *layout,
                      struct gpt_err *err) GPT_MUST_USE;
 
+/* True where options name training data, or --mock-data makes them. */
+bool gpt_train_names_data(const struct gpt_train_options *o);
+
 /* For plan.c: the part of gpt_train_plan() that is the model. */
 int gpt_train_plan_model(struct gpt_train_plan *plan,
                          const struct gpt_train_options *o,

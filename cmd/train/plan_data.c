@@ -113,6 +113,12 @@ static int plan_mock(struct gpt_train_plan *p,
     return GPT_OK;
 }
 
+bool gpt_train_names_data(const struct gpt_train_options *o)
+{
+    return o->mock_data || o->data_stages ||
+           o->data_path.n + o->train_path.n > 0;
+}
+
 /* Which files, and how many samples of each split the run will take: indices
  * are built for these numbers. */
 int gpt_train_plan_data(struct gpt_train_plan *p,
@@ -154,8 +160,7 @@ int gpt_train_plan_data(struct gpt_train_plan *p,
         return gpt_fail(err, GPT_EUSAGE,
                         "--data-stages excludes --epochs: stages count "
                         "samples, whatever an epoch of their data is");
-    if (!whole && o->train_path.n == 0 && !o->data_stages &&
-        !gpt_train_is_dry(o) && !p->evaluates)
+    if (!gpt_train_names_data(o) && !gpt_train_is_dry(o) && !p->evaluates)
         return gpt_fail(err, GPT_EUSAGE,
                         "no training data: give --data-path, "
                         "--train-data-path, --data-stages or --mock-data");

@@ -114,6 +114,11 @@ static int64_t param_bytes(const struct gpt_replica *r)
     return gpt_flat_compact(&r->flat) * (int64_t)sizeof(float);
 }
 
+bool gpt_replica_sums(const struct gpt_replica *r)
+{
+    return r->o.world || r->o.planned;
+}
+
 /* Each part is asked for its own size by the code that allocates it. What is
  * missing in this sum would be missing in the prediction, so every new
  * allocation has a line here. */
@@ -133,7 +138,7 @@ int gpt_replica_memory(const struct gpt_replica *r, struct gpt_memory *memory,
         gpt_pipeline_memory(r->o.layout.size[GPT_PP], gpt_replica_message(r));
     if (r->o.noise_scale)
         memory->bytes[GPT_MEM_WORKSPACE] += gpt_noise_memory(&r->flat);
-    if (r->o.world)
+    if (gpt_replica_sums(r))
         memory->bytes[GPT_MEM_WORKSPACE] +=
             GPT_REPLICA_SUMS * (int64_t)sizeof(double);
     return GPT_OK;

@@ -25,6 +25,7 @@ struct gpt_replica_options {
     bool texts;            /* texts.h reads with it: for predictions alone */
     struct gpt_world *world; /* outlives the replica; NULL: a single rank, or
                               * only gpt_replica_memory() is wanted */
+    bool planned;          /* it will have a world: for predictions alone */
 };
 
 /* Numbers that ranks add up once a step: see step.c. GPT_REPLICA_TURN ranks at
@@ -59,6 +60,8 @@ struct gpt_replica {
 int gpt_replica_new(struct gpt_replica **replica, struct gpt_backend *be,
                     const struct gpt_replica_options *options,
                     struct gpt_err *err) GPT_MUST_USE;
+/* True where ranks add up numbers, which takes memory also of one alone. */
+bool gpt_replica_sums(const struct gpt_replica *replica);
 /* What gpt_replica_open() will allocate. */
 int gpt_replica_memory(const struct gpt_replica *replica,
                        struct gpt_memory *memory,

@@ -88,7 +88,7 @@ void gpt_texts_memory(const struct gpt_replica *r, int64_t dp_size,
     const bool output = r->o.layout.has_output;
 
     *device = (int64_t)((output && is_cut(r) ? row_bytes(r) : 0) +
-                        (r->o.world ? sums : 0));
+                        (gpt_replica_sums(r) ? sums : 0));
     *host = (int64_t)(sums + tokens_of_rank(r) * sizeof(int32_t));
     if (output)
         *host += (int64_t)(row_bytes(r) +

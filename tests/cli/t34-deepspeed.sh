@@ -82,6 +82,22 @@ expect 0 'steps that differ' into unlike countless
 err_has 'its parameters have different counts of steps'
 check 'leave all weights as they were computed with' gpt-reshape verify \
     stateless countless
+# and where ZeRO cuts: of a group, of a rank, of a parameter
+cp -r "$golden/zero1" group
+cp -r "$golden/zero3" rank
+cp -r "$golden/universal" parameter
+count='\0\0\x80\x40'
+perl -0777 -i -pe "s/(data\/3FB.{1,99}?Z)\0\0\x40\x40/\$1$count/s or die" \
+    group/global_step3/*optim_states.pt
+perl -0777 -i -pe "s/(data\/0FB.{1,99}?Z)\0\0\x40\x40/\$1$count/s or die" \
+    rank/global_step3/*_rank_1_*optim_states.pt \
+    parameter/global_step3/zero/transformer.ln_f.bias/step.pt
+for part in group rank parameter; do
+    expect 0 "another count of a $part" into $part $part-weights
+    err_has 'left out: its parameters have different counts of steps'
+    check 'leaves its weights alone' [ ! -e \
+        $part-weights/iter_0000003/optimizer_exp_avg_tp00_pp00.safetensors ]
+done
 cp -r "$whole" buried
 sed -i 's/fp32_groups_flat/fp32_groups_gone/; s/param_groups/param_buried/' \
     buried/global_step3/*.pt

@@ -102,6 +102,20 @@ expect 0 'a stage with fewer layers recomputes all of its' dry 2 $small \
     $pp 2 --decoder-last-pipeline-num-layers 2 \
     --recompute-granularity full --recompute-num-layers 3
 
+# ---- ranks that are not there need as much as those that are ----
+# Sums over ranks are a few hundred bytes, those over texts more.
+echo 'the cat' >prompts
+memory() { # command...
+    # shellcheck disable=SC2086 # a word list
+    "$@" $small --vocab-size 257 --dry-run --tokenizer-type ByteTokenizer \
+        --device cpu --sample-prompts prompts $tp 2 2>&1 |
+        sed -n 's/^\[rank 0\]//; s/^[ >]*//; /^memory of rank 0/,/^total/p'
+}
+memory gpt-launch --standalone --nproc-per-node 4 gpt-train >present
+memory gpt-train --world-size 4 >absent
+check 'the memory of ranks is predicted' grep -q '^total' present
+check 'and so it is for ranks that are only planned' diff present absent
+
 expect 0 'sequence parallelism alone is switched off, as in Megatron' \
     dry 1 --config gpt2-124m --vocab-size 50257 --sequence-parallel
 out_has 'sequence parallelism is off: it needs'

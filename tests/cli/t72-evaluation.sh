@@ -293,6 +293,11 @@ else
 fi
 expect 2 'no validation' train --save x --save-best --eval-iters 0
 err_has '--save-best needs a validation loss'
+expect 2 'in a plan, too' train --save x --save-best --eval-iters 0 --dry-run
+err_has '--save-best needs a validation loss'
+# shellcheck disable=SC2086
+expect 0 'unless it names no data' gpt-train $rest --save x --save-best \
+    --dry-run
 expect 2 'no data for it' train --save x --early-stopping-patience 1 \
     --split 100,0,0
 err_has '--early-stopping-patience needs a validation loss'

@@ -106,6 +106,20 @@ int gpt_deepspeed_add_file(struct gpt_deepspeed *d, const char *name,
     return GPT_OK;
 }
 
+int gpt_deepspeed_take_step(struct gpt_deepspeed *d, const struct gpt_torch *t,
+                            const struct gpt_pickle_value *count,
+                            struct gpt_err *err)
+{
+    int64_t step;
+
+    GPT_TRY(gpt_torch_count(t, count, &step, err));
+    if (step < 0) /* not all versions count in every place */
+        return GPT_OK;
+    d->steps_differ |= d->step >= 0 && step != d->step;
+    d->step = step;
+    return GPT_OK;
+}
+
 /* ---- opening ---- */
 
 /* Files of a second tensor parallel rank mean that tensors were cut in ways

@@ -42,6 +42,7 @@ struct gpt_deepspeed {
     size_t n_whole, cap_whole;
     int64_t n_frozen; /* parameters without moments */
     bool has_optimizer; /* moments of all parameters that were trained */
+    bool steps_differ;  /* then it has not, as there is one count here */
     int64_t step;       /* of Adam, or -1 */
     const char *beside; /* what the optimizer has with Adam's, or NULL */
     struct gpt_arena arena;
@@ -64,6 +65,11 @@ bool gpt_deepspeed_is_pipeline(const char *dir);
  * another number of heads, which no shape tells. */
 int gpt_deepspeed_check_heads(const struct gpt_deepspeed *d, int64_t heads,
                               struct gpt_err *err) GPT_MUST_USE;
+
+/* Takes the count of steps of a parameter, or of a vector of them. */
+int gpt_deepspeed_take_step(struct gpt_deepspeed *d, const struct gpt_torch *t,
+                            const struct gpt_pickle_value *count,
+                            struct gpt_err *err) GPT_MUST_USE;
 
 /* The kinds of directories: with files of ranks, with a file a tensor, with a
  * file a layer, and with everything in the states of the model. */

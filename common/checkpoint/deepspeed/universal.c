@@ -46,21 +46,24 @@ static int take_tensor(struct gpt_deepspeed *d, struct gpt_deepspeed_param *p,
     return gpt_tensor_add(&p->kinds[kind], &box, err);
 }
 
-/* The count of steps, which every parameter has; the first one's stands for
- * all. */
+/* The count of steps, which every parameter has. Its file is not read again. */
 static int take_step(struct gpt_deepspeed *d, const char *param,
                      struct gpt_err *err)
 {
-    struct gpt_torch *file;
+    struct gpt_torch file;
     const struct gpt_pickle_value *v;
-    char name[GPT_TORCH_PATH];
+    char name[GPT_TORCH_PATH], path[GPT_PATH_BYTES];
 
     snprintf(name, sizeof(name), "zero/%s/step.pt", param);
-    if (d->step >= 0 || !gpt_path_holds(d->dir, name))
+    if (!gpt_path_holds(d->dir, name))
         return GPT_OK;
-    GPT_TRY(gpt_deepspeed_add_file(d, name, &file, err));
-    v = gpt_pickle_find(file->root, "param");
-    return gpt_torch_count(file, v ? v : file->root, &d->step, err);
+    GPT_TRY(gpt_path_join(path, sizeof(path), d->dir, name, err));
+    GPT_TRY(gpt_torch_open(&file, path, err));
+    v = gpt_pickle_find(file.root, "param");
+    int status =
+        gpt_deepspeed_take_step(d, &file, v ? v : file.root, err);
+    gpt_torch_close(&file);
+    return status;
 }
 
 /* The second name of a tied table has weights alone, so moments may be missing;
@@ -129,7 +132,10 @@ int gpt_deepspeed_open_universal(struct gpt_deepspeed *d, bool optimizer,
     if (optimizer && !moments)
         gpt_warn("%s: its optimizer state is left out: it is not that of Adam",
                  d->dir);
-    d->has_optimizer = moments;
+    else if (d->steps_differ)
+        gpt_warn("%s: its optimizer state is left out: %s", d->dir,
+                 GPT_TORCH_STEPS_DIFFER);
+    d->has_optimizer = moments && !d->steps_differ;
     for (int64_t i = 0; i < d->n; i++)
         for (int k = 0; k < GPT_N_ADAM_KINDS && d->params[i].kinds[k].name; k++)
             GPT_TRY(gpt_tensor_check(&d->params[i].kinds[k], d->dir, err));

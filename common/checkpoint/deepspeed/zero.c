@@ -136,9 +136,10 @@ static int take_moments(struct reader *r, const struct gpt_torch *t,
             return bad_file(t, "moments that are shorter than their weights",
                             err);
     }
-    if (r->d->step >= 0)
-        return GPT_OK;
-    return gpt_torch_count(t, gpt_pickle_find(state, "step"), &r->d->step, err);
+    GPT_TRY(gpt_deepspeed_take_step(r->d, t, gpt_pickle_find(state, "step"),
+                                    err));
+    r->optimizer = !r->d->steps_differ;
+    return GPT_OK;
 }
 
 /* Where weights and moments are, has other names in each stage. */
@@ -329,7 +330,8 @@ int gpt_deepspeed_open_zero(struct gpt_deepspeed *d, bool optimizer,
         GPT_TRY_GOTO(status, take_rank(&r, i, err), out);
     if (optimizer && !r.optimizer)
         gpt_warn("%s: its optimizer state is left out: %s", d->dir,
-                 gpt_torch_not_adam(d->beside, &d->arena));
+                 d->steps_differ ? GPT_TORCH_STEPS_DIFFER
+                                 : gpt_torch_not_adam(d->beside, &d->arena));
     GPT_TRY_GOTO(status, cut_params(&r, err), out);
     if (r.sharded)
         GPT_TRY_GOTO(status, gpt_deepspeed_add_frozen(d, err), out);

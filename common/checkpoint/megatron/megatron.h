@@ -69,6 +69,7 @@ struct gpt_megatron {
     bool checks_copies; /* by gpt_megatron_check_copies() */
     bool has_optimizer;
     int64_t step; /* of the optimizer */
+    bool counted, steps_differ; /* a group had a count, and another one */
     cJSON *state;
     const char *left_out; /* as in struct gpt_source */
     struct gpt_megatron_buckets *buckets; /* of a distributed optimizer */

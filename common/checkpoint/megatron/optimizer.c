@@ -184,8 +184,11 @@ static int read_step(struct reader *r, const struct gpt_pickle_value *group,
     GPT_TRY(gpt_torch_count(&r->rank->torch,
                             v ? v : gpt_pickle_find(state, "step"), &step,
                             err));
-    if (step >= 0)
-        r->step = step;
+    if (step < 0)
+        return GPT_OK;
+    r->m->steps_differ |= r->m->counted && step != r->step;
+    r->m->counted = true;
+    r->step = step;
     return GPT_OK;
 }
 
@@ -358,6 +361,9 @@ int gpt_megatron_read_optimizer(struct gpt_megatron *m, struct gpt_err *err)
         if (!fits)
             warn_left_out(m, i);
     }
-    m->has_optimizer = fits;
+    if (fits && m->steps_differ)
+        gpt_warn("%s: its optimizer state is left out: %s", m->dir,
+                 GPT_TORCH_STEPS_DIFFER);
+    m->has_optimizer = fits && !m->steps_differ;
     return GPT_OK;
 }
