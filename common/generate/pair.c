@@ -4,6 +4,8 @@
 #include "base/utf8.h"
 #include "text/unicode.h"
 
+#include <string.h>
+
 /* Spaces at a context's end belong to the continuation, since a token begins
  * with its space. */
 int gpt_pair_of_text(struct gpt_pair *pair, const char *text, size_t len,
@@ -57,11 +59,13 @@ static size_t stripped(const char *p, size_t len)
     return len;
 }
 
-/* The pair is encoded together, since a token may reach over the seam, and is
- * divided where the context alone ends. A context without tokens, which need
- * not be an empty one, is the beginning of a text: what the tokenizer puts
- * there, or else the token of the caller. What a tokenizer puts after a text is
- * no part of either. */
+/* The pair is encoded together, and its tokens past as many as the context
+ * alone has are the continuation. Where a token reaches over the seam, the
+ * context is not what is before them, but has its own tokens, as in the
+ * harness: that is what the model has seen of it. A context without tokens,
+ * which need not be an empty one, is the beginning of a text: what the
+ * tokenizer puts there, or else the token of the caller. What a tokenizer puts
+ * after a text is no part of either. */
 int gpt_pair_encode(struct gpt_pair_encoder *e, const struct gpt_pair *pair,
                     int64_t *first, struct gpt_err *err)
 {
@@ -83,8 +87,9 @@ int gpt_pair_encode(struct gpt_pair_encoder *e, const struct gpt_pair *pair,
     GPT_TRY(gpt_encode_as(e->encoder, GPT_AROUND_BEFORE, e->text.data,
                           e->text.len, &e->ids, err));
     *first = (int64_t)e->context.len;
-    return *first >= (int64_t)e->ids.len
-               ? gpt_fail(err, GPT_EDATA,
-                          "the continuation adds no token to its context")
-               : GPT_OK;
+    if (*first >= (int64_t)e->ids.len)
+        return gpt_fail(err, GPT_EDATA,
+                        "the continuation adds no token to its context");
+    memcpy(e->ids.data, e->context.data, e->context.len * sizeof(int32_t));
+    return GPT_OK;
 }

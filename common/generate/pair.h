@@ -27,8 +27,8 @@ struct gpt_pair_encoder {
 };
 void gpt_pair_encoder_free(struct gpt_pair_encoder *e);
 
-/* Fills e->ids; the first *first of them are the context's. GPT_EDATA for a
- * continuation that adds no token. */
+/* Fills e->ids; the first *first of them are those of the context alone.
+ * GPT_EDATA for a continuation that adds no token. */
 int gpt_pair_encode(struct gpt_pair_encoder *e, const struct gpt_pair *pair,
                     int64_t *first, struct gpt_err *err) GPT_MUST_USE;
 

@@ -405,6 +405,10 @@ int jinja_strip(struct jinja_run *r, struct jinja_value text,
 int jinja_replace(struct jinja_run *r, struct gpt_str s,
                   const struct jinja_value *args, /* old, new, count */
                   struct jinja_value *v) GPT_MUST_USE;
+/* A method of strings that takes any arguments. */
+int jinja_format(struct jinja_run *r, struct jinja_value self,
+                 const struct jinja_list *args, const struct jinja_dict *named,
+                 struct jinja_value *v) GPT_MUST_USE;
 enum jinja_case { JINJA_UPPER, JINJA_LOWER, JINJA_CAPITALIZE, JINJA_TITLE,
                   JINJA_WORDS };
 /* TITLE is the method's, WORDS the filter's. */

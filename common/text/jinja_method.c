@@ -392,6 +392,7 @@ static const struct method {
     {JINJA_STRING, {"join", do_join, {"iterable"}, NULL}},
     {JINJA_STRING, {"find", do_find, {"sub"}, NULL}},
     {JINJA_STRING, {"count", do_count, {"sub"}, NULL}},
+    {JINJA_STRING, {"format", NULL, {NULL}, jinja_format}},
     {JINJA_STRING, {"isdigit", do_isdigit, {NULL}, NULL}},
     {JINJA_DICT, {"get", do_get, {"key", "default"}, NULL}},
     {JINJA_DICT, {"items", do_items, {NULL}, NULL}},
@@ -408,7 +409,7 @@ static const struct {
     const char *names;
 } others[] = {
     {JINJA_STRING,
-     " casefold center encode expandtabs format format_map index isalnum "
+     " casefold center encode expandtabs format_map index isalnum "
      "isalpha isascii isdecimal isidentifier islower isnumeric isprintable "
      "isspace istitle isupper ljust partition removeprefix removesuffix rfind "
      "rindex rjust rpartition swapcase translate zfill "},

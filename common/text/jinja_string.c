@@ -3,6 +3,7 @@
  * that is none counts as a character of its own. */
 #include "text/jinja_internal.h"
 
+#include "base/num.h"
 #include "base/utf8.h"
 #include "text/unicode.h"
 
@@ -95,6 +96,93 @@ int jinja_replace(struct jinja_run *r, struct gpt_str s,
     }
     status = jinja_write(r, &b, s.data + at, s.len - at);
 out:
+    return jinja_take_buffer(r, &b, status, v);
+}
+
+/* The argument that a field of a format names: the next one, one by number, or
+ * one by name. *next counts those without a name; -1: there were numbers, which
+ * Python does not take beside these. */
+static int find_argument(struct jinja_run *r, struct gpt_str field,
+                         const struct jinja_list *args,
+                         const struct jinja_dict *named, int64_t *next,
+                         struct jinja_value *v)
+{
+    const bool numbered = field.len > 0 &&
+                          strspn(field.data, "0123456789") >= field.len;
+    struct jinja_value *found = NULL;
+    size_t i = 0;
+
+    if (field.len > 0 && !numbered) {
+        const struct jinja_value key = {.kind = JINJA_STRING, .s = field};
+
+        GPT_TRY(jinja_dict_find(r, named, key, &found));
+    } else {
+        if (numbered ? *next > 0 : *next < 0)
+            return jinja_fail(r, "'format' has fields with numbers beside "
+                                 "some without");
+        i = numbered ? 0 : (size_t)(*next)++;
+        if (numbered)
+            *next = -1;
+        /* past the arguments it is of no matter how far */
+        for (size_t k = 0; numbered && k < field.len && i < args->n; k++)
+            i = 10 * i + (size_t)(field.data[k] - '0');
+        found = i < args->n ? &args->items[i] : NULL;
+    }
+    if (!found)
+        return jinja_fail(r, "'format' has no argument for '{%.*s}'",
+                          (int)gpt_min_i64((int64_t)field.len, 32), field.data);
+    *v = *found;
+    return GPT_OK;
+}
+
+/* Writes the field that begins at s.data[at], behind the brace; *at becomes the
+ * place behind its end. */
+static int format_field(struct jinja_run *r, struct gpt_buf *b,
+                        struct gpt_str s, size_t *at,
+                        const struct jinja_list *args,
+                        const struct jinja_dict *named, int64_t *next)
+{
+    const char *const from = s.data + *at;
+    const char *const end = memchr(from, '}', s.len - *at);
+    struct jinja_value v;
+
+    if (!end)
+        return jinja_fail(r, "'format' of a '{' without its '}'");
+    const struct gpt_str field = {from, (size_t)(end - from)};
+    for (size_t i = 0; i < field.len; i++)
+        if (memchr("!:.[{", from[i], 5))
+            return jinja_fail(r, "'format' with '%c' in a field is not "
+                              "supported", from[i]);
+    GPT_TRY(find_argument(r, field, args, named, next, &v));
+    *at += field.len + 1;
+    return jinja_add_text(r, b, v);
+}
+
+/* Python's str.format() of fields that only name an argument. */
+int jinja_format(struct jinja_run *r, struct jinja_value self,
+                 const struct jinja_list *args, const struct jinja_dict *named,
+                 struct jinja_value *v)
+{
+    const struct gpt_str s = self.s;
+    struct gpt_buf b = {0};
+    int64_t next = 0;
+    int status = self.safe ? jinja_fail(r, "'format' of a safe text is not "
+                                        "supported")
+                           : jinja_spend(r, s.len / 64);
+
+    for (size_t at = 0; status == GPT_OK && at < s.len;) {
+        const char c = s.data[at++];
+        const bool brace = c == '{' || c == '}';
+        const bool twice = brace && at < s.len && s.data[at] == c;
+
+        if (!brace || twice)
+            status = jinja_write(r, &b, &c, 1);
+        else if (c == '{')
+            status = format_field(r, &b, s, &at, args, named, &next);
+        else
+            status = jinja_fail(r, "'format' of a '}' without its '{'");
+        at += twice;
+    }
     return jinja_take_buffer(r, &b, status, v);
 }
 

@@ -139,6 +139,15 @@ static void test_refusals(void)
         {"{{ s.split(sep=',', nope=1) }}", "'split' has an argument"},
         {"{% for x in list recursive %}{% endfor %}", "'recursive'"},
         {"{{ s % 1 }}", "'%' of a string is not supported"},
+        {"{{ '{'.format(1) }}", "'format' of a '{' without its '}'"},
+        {"{{ '}}}'.format(1) }}", "'format' of a '}' without its '{'"},
+        {"{{ '{}{}'.format(1) }}", "no argument for '{}'"},
+        {"{{ '{0}{}'.format(1, 2) }}", "fields with numbers beside some"},
+        {"{{ '{}{0}'.format(1, 2) }}", "fields with numbers beside some"},
+        {"{{ '{18446744073709551616}'.format(1) }}", "no argument for '{184"},
+        {"{{ '{x}'.format(1) }}", "no argument for '{x}'"},
+        {"{{ '{:>4}'.format(1) }}", "'format' with ':' in a field"},
+        {"{{ ('{}'|safe).format(1) }}", "'format' of a safe text"},
         {"{{ e|upper }}", "case of U+00E9 is not supported"},
         {"{{ 0x10 }}", "only decimal numbers"},
         {"{{ '\\N{DASH}' }}", "an escape"},
@@ -283,6 +292,11 @@ static void test_texts(void)
          "{{ m(1) }}{{ m(kwargs=3, caller=4) }}", "1234"},
         {"{% macro m(a) %}{{ m.name }}{% endmacro %}{{ m(1) }}", "m"},
         {"{{ strftime_now('%Z%%Z%z|%Y') }}", "%Z|1970"},
+        {"{{ '\xC3\xA9{}b{}'.format(1, s) }}{{ '{}|'.format(nope) }}",
+         "\xC3\xA9""1bword|"},
+        {"{{ '{1}{00}{1}'.format('x', none) }}", "NonexNone"},
+        {"{{ '{k}-{{{}}}{{}}'.format(2.0, k=[1, 'q']) }}", "[1, 'q']-{2.0}{}"},
+        {"{{ '{}'.format('<'|safe) + '<' }}", "<<"},
     };
 
     for (size_t i = 0; i < GPT_COUNT(cases); i++)

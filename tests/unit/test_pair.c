@@ -98,6 +98,8 @@ int main(void)
     test_pair(HF, none, "x\u00a0\x1f\u2003\xc2\x85", "y", false,
               "87|126 254 219 288 225 126 227 88");
     test_pair(HF, none, "x\x80", "y", false, "87 222|88");
+    /* a token over the seam, 'or': the context keeps its own 'o' */
+    test_pair(HF, none, "lo", "rx", false, "75 78|87");
     test_pair(SP, drops, "\x01", "the", false, "2|6");
     test_pair(SP, drops, "\x01", "the", true, "2|6");
     close(fd);
