@@ -44,7 +44,9 @@ static void add_to_trie(struct gpt_sp_trie *t, struct gpt_str text,
 static int compare_texts(const void *a, const void *b)
 {
     const struct gpt_str *x = a, *y = b;
-    int order = memcmp(x->data, y->data, x->len < y->len ? x->len : y->len);
+    const size_t len = x->len < y->len ? x->len : y->len;
+    /* an id without a token has no data */
+    const int order = len ? memcmp(x->data, y->data, len) : 0;
 
     return order ? order : (x->len > y->len) - (x->len < y->len);
 }

@@ -165,6 +165,40 @@ edit 'my ($n) = unpack("Q<", $_);
     $_ = pack("Q<", length($head)) . $head . $data . pack("f<", 1) x 48'
 expect 3 'lengths that nothing asks for' into "$hf" x --merge-adapter bad
 err_has 'a lora_magnitude_vector beside it; adapter_config.json says use_dora false'
+# the output layer of a tied model has an adapter, and its table is stored twice
+cat >shared.pl <<'END'
+sub take {
+    my $n = unpack("Q<", $_[0]);
+    (substr($_[0], 8, $n), substr($_[0], 8 + $n))
+}
+open(my $f, "<", $ENV{base}); binmode $f; local $/;
+my ($of, $all) = take(<$f>);
+my ($V, $at, $end) =
+    $of =~ /wte.weight":.*?\[(\d+),16\],"data_offsets":\[(\d+),(\d+)/;
+my ($head, $data) = take($_);
+my %more = ("lm_head.lora_A.weight" => ["2,16", pack("f<*", 1 .. 32)],
+    "lm_head.lora_B.weight" => ["$V,2", pack("f<*", 1 .. 2 * $V)]);
+$more{"transformer.wte.base_layer.weight"} =
+    ["$V,16", substr($all, $at, $end - $at)] if $ENV{twice};
+for (sort keys %more) {
+    my ($from, $to) = (length($data), length($data) + length($more{$_}[1]));
+    $head =~ s/\}\s*$/,"base_model.model.$_":{"dtype":"F32","shape":[$more{$_}[0]]/;
+    $head .= ",\"data_offsets\":[$from,$to]}}";
+    $data .= $more{$_}[1];
+}
+$_ = pack("Q<", length($head)) . $head . $data;
+END
+for twice in '' 1; do
+    export twice base="$hf/model.safetensors"
+    edit "$(cat shared.pl)"
+    expect 0 "a shared table${twice:+ that is stored}" into "$hf" "shared$twice" \
+        --to hf --merge-adapter bad
+    err_has 'both get what is added'
+done
+check 'what is added to one of both stays' \
+    cmp shared/model.safetensors shared1/model.safetensors
+check 'and is no small number' sh -c \
+    '! cmp -s shared/model.safetensors whole/model.safetensors'
 edit 'substr($_, -4) = "\0\0\xc0\x7f"'
 expect 3 'a number that is none' into "$hf" x --merge-adapter bad
 err_has 'numbers that are not finite'

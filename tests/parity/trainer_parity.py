@@ -35,6 +35,8 @@ DIVISIONS = {  # the first group of two
     "one group": None,
     "Trainer's": "Trainer",
     "an older Trainer's": old_rule,
+    "Trainer's of 4.52": lambda n, p: not any(
+        word in n for word in ("bias", "layernorm", "rmsnorm")),
     "all but biases": lambda n, p: "bias" not in n,
     "examples'": lambda n, p: not ("bias" in n or "layer_norm.weight" in n),
     "matrices": lambda n, p: p.dim() > 1,

@@ -143,25 +143,34 @@ static int merge_tokens(struct gpt_merged *m, struct gpt_adapter *a,
     return gpt_change_all(m, place, gpt_change_rows, &from, err);
 }
 
-/* Entries [first, end) are those of a module. Whole tensors come first: peft
- * loads them before anything is merged, and what is merged is added to them. A
- * module has one adapter: of a Linear, of an embedding, or of some tokens. */
-static int merge_module(struct gpt_merged *m, struct gpt_adapter *a,
-                        int64_t first, int64_t end, struct gpt_err *err)
+/* Whole tensors of all modules: peft loads them before anything is merged, and
+ * what is merged is added to them. Two modules may have one table. */
+static int take_wholes(struct gpt_merged *m, struct gpt_adapter *a,
+                       struct gpt_err *err)
 {
-    struct module of = {{NULL}};
     const struct gpt_place *place;
 
-    for (int64_t i = first; i < end; i++) {
+    for (int64_t i = 0; i < a->n; i++) {
         struct gpt_change from = {.adapter = a, .entry = &a->entries[i]};
 
-        of.of[a->entries[i].kind] = &a->entries[i];
-        if (a->entries[i].kind != GPT_ADAPTER_WHOLE)
+        if (from.entry->kind != GPT_ADAPTER_WHOLE)
             continue;
         GPT_TRY(
             gpt_places_need(m, a, from.entry, from.entry->leaf, &place, err));
         GPT_TRY(gpt_change_all(m, place, gpt_change_whole, &from, err));
     }
+    return GPT_OK;
+}
+
+/* Entries [first, end) are those of a module, which has one adapter: of a
+ * Linear, of an embedding, or of some tokens. */
+static int merge_module(struct gpt_merged *m, struct gpt_adapter *a,
+                        int64_t first, int64_t end, struct gpt_err *err)
+{
+    struct module of = {{NULL}};
+
+    for (int64_t i = first; i < end; i++)
+        of.of[a->entries[i].kind] = &a->entries[i];
     /* what belongs to a Linear, to an embedding, and to some of its rows */
     const bool linear = of.of[GPT_ADAPTER_A] || of.of[GPT_ADAPTER_B];
     const bool embedding =
@@ -357,6 +366,7 @@ static int merge_one(struct gpt_merged *m, struct gpt_adapter *a,
     GPT_TRY(check_all_numbers(a, err));
     GPT_TRY(settle_ties(m, a, &untied, err));
     GPT_TRY(settle_vocabulary(m, a, divisible_by, tp_size, err));
+    GPT_TRY(take_wholes(m, a, err));
     for (int64_t i = 0, end; i < a->n; i = end) {
         end = i + 1;
         while (end < a->n &&

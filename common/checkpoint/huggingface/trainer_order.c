@@ -122,12 +122,20 @@ static bool has_norm_word(const char *name)
     return false;
 }
 
+/* Trainer of transformers 4.49 to 4.52, where it does not know the class of a
+ * norm: the last one of Qwen2 and Mistral decays. */
+static bool by_name(const struct gpt_hf_place *p, const struct gpt_config *c)
+{
+    (void)c;
+    return !is_bias(p) && !strstr(p->name, "layernorm") &&
+           !strstr(p->name, "rmsnorm");
+}
+
 /* Norms of other classes than PyTorch's decay, unless they are called so. */
 static bool in_trainer(const struct gpt_hf_place *p,
                        const struct gpt_config *c)
 {
-    return !is_bias(p) && !strstr(p->name, "layernorm") &&
-           !strstr(p->name, "rmsnorm") && !has_norm_word(p->name) &&
+    return by_name(p, c) && !has_norm_word(p->name) &&
            !(is_norm(p) && c->normalization == GPT_LAYERNORM);
 }
 
@@ -164,7 +172,7 @@ static bool by_shape(const struct gpt_hf_place *p, const struct gpt_config *c)
  * have groups of different sizes, and no more than one fits. */
 static bool (*const divisions[])(const struct gpt_hf_place *p,
                                  const struct gpt_config *c) = {
-    in_trainer, in_old_trainer, by_bias, in_examples, by_shape,
+    in_trainer, in_old_trainer, by_bias, by_name, in_examples, by_shape,
 };
 
 /* ---- which number is which tensor ---- */
