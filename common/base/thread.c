@@ -63,7 +63,8 @@ static void *pass_gate(void *gate)
 }
 
 /* The gate is closed until all are there, so that they are counted together.
- * Their stacks are small: the limit of memory is not what is asked for. */
+ * Their stacks are small, as the limit of memory is not what is asked for, but
+ * have room for the thread-local data of libraries, which lie in them. */
 int gpt_thread_room(int n)
 {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
@@ -75,7 +76,7 @@ int gpt_thread_room(int n)
     if (!threads)
         return 0;
     pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, (size_t)PTHREAD_STACK_MIN + (16 << 10));
+    pthread_attr_setstacksize(&attr, (size_t)PTHREAD_STACK_MIN + (256 << 10));
     gpt_thread_hold_signals(&old);
     pthread_mutex_lock(&gate);
     while (started < n && pthread_create(&threads[started], &attr, pass_gate,
