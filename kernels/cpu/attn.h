@@ -88,8 +88,8 @@ size_t cpu_attn_work(int64_t nk, int64_t d);
 
 void cpu_attn_head(const struct attn_head *h, float *work);
 
-/* True when the instructions of cpu_pairs are there and do op. */
-bool cpu_attn_has_pairs(const struct gpt_attn *op);
+/* True when the instructions of cpu_pairs are there and add this to scores. */
+bool cpu_attn_has_pairs(enum gpt_alibi alibi);
 
 /* Attention in bf16 by the instructions of cpu_pairs, which must do op.
  * scratch is that of cpu_attn_bwd(). */

@@ -73,7 +73,7 @@ static void append_to_cache(const struct gpt_attn_cached *op,
  * their queries, and weights of values, are rounded too. */
 static bool by_pairs(const struct gpt_attn_cached *op)
 {
-    return op->narrow_cache && cpu_pairs && op->alibi != GPT_ALIBI_BF16;
+    return op->narrow_cache && cpu_attn_has_pairs(op->alibi);
 }
 
 /* Attends from all new tokens of query head h of a group. */

@@ -338,9 +338,9 @@ void cpu_attn_pairs_piece(const struct attn_head *h, float *mem)
         attend_run(&x, &w, from, NULL);
 }
 
-bool cpu_attn_has_pairs(const struct gpt_attn *op)
+bool cpu_attn_has_pairs(enum gpt_alibi alibi)
 {
-    return cpu_pairs && op->alibi != GPT_ALIBI_BF16;
+    return cpu_pairs && alibi != GPT_ALIBI_BF16;
 }
 
 void cpu_attn_pairs_fwd(struct gpt_queue *q, const struct gpt_attn *op)

@@ -270,7 +270,7 @@ void cpu_bf16_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
         OUT(&wide.out, op->b * op->t * op->h * op->d),
     };
 
-    if (op->act == GPT_BF16 && cpu_attn_has_pairs(op)) {
+    if (op->act == GPT_BF16 && cpu_attn_has_pairs(op->alibi)) {
         cpu_attn_pairs_fwd(q, op);
         return;
     }
@@ -293,7 +293,7 @@ void cpu_bf16_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
         OUT(&wide_grad.dqkv, qkv_elements(op)),
     };
 
-    if (op->act == GPT_BF16 && cpu_attn_has_pairs(op)) {
+    if (op->act == GPT_BF16 && cpu_attn_has_pairs(op->alibi)) {
         cpu_attn_pairs_bwd(q, op, grad);
         return;
     }
