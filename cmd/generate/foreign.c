@@ -13,6 +13,7 @@
 
 /* Kinds of choice that there are none of, told in one way. */
 #define RULES "tokens are chosen by --temperature, --top-k, --top-p or --greedy"
+#define DENSE "the feed-forward layers are dense here, without experts"
 
 /* Megatron-LM's scripts have to say again what the checkpoint says, and how its
  * programs compute. Its loader refuses what contradicts the checkpoint, so that
@@ -94,8 +95,7 @@ const struct gpt_foreign_option gpt_generate_foreign[] = {
     SKIP_FLAG("exit-on-missing-checkpoint", "without one the program ends"),
     SKIP_FLAG("no-load-rng", "random numbers follow from --seed"),
     {"expert-model-parallel-size", MEGATRON,
-     .answer = "the feed-forward layers are dense here, without experts",
-     .skip = true, .only = "1"},
+     .answer = DENSE, .skip = true, .only = "1"},
     SKIP_FLAG("inference-ckpt-non-strict", ONE_MODEL),
     SKIP_FLAG("te-rng-tracker", "random numbers follow from --seed"),
     SKIP_FLAG("inference-rng-tracker", "random numbers follow from --seed"),
@@ -188,12 +188,9 @@ const struct gpt_foreign_option gpt_generate_hints[] = {
     HINT("incoming-requests-*", MEGATRON, SERVER),
     HINT("num-speculative-tokens", MEGATRON,
          "tokens are chosen one after the other, by the model alone"),
-    HINT("moe-*", MEGATRON,
-         "the feed-forward layers are dense here, without experts"),
-    HINT("num-experts", MEGATRON,
-         "the feed-forward layers are dense here, without experts"),
-    HINT("mlp-type", DEEPSPEED,
-         "the feed-forward layers are dense here, without experts"),
+    HINT("moe-*", MEGATRON, DENSE),
+    HINT("num-experts", MEGATRON, DENSE),
+    HINT("mlp-type", DEEPSPEED, DENSE),
     HINT("num-gpus", DEEPSPEED, RANKS),
     HINT("num-nodes", DEEPSPEED, RANKS),
     HINT("nproc-per-node", TORCHRUN, RANKS),

@@ -3,8 +3,8 @@
  * gpt_hf_piece_steps_read(). */
 #include "tokenizer/tokenizer_json_pieces.h"
 
-#include "text/base64.h"
 #include "base/utf8.h"
+#include "text/base64.h"
 #include "tokenizer/ids.h"
 #include "tokenizer/tokenizer_json_parts.h"
 
