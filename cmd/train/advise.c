@@ -186,7 +186,6 @@ static int plan_trial(const struct search *s, const struct cut *c,
                               world.chunks, NULL));
     GPT_TRY(gpt_train_plan(&t->plan, &t->options, s->args, &topology, NULL));
     t->plan.replica.world = NULL;
-    t->plan.replica.planned = true;
     t->plan.replica.exec.documents = documents;
     return GPT_OK;
 }
