@@ -185,8 +185,6 @@ static int plan_trial(const struct search *s, const struct cut *c,
     GPT_TRY(gpt_topology_init(&topology, ranks_of(s, c), 0, world.size,
                               world.chunks, NULL));
     GPT_TRY(gpt_train_plan(&t->plan, &t->options, s->args, &topology, NULL));
-    t->plan.replica.world = NULL;
-    t->plan.replica.planned = true;
     t->plan.replica.exec.documents = documents;
     return GPT_OK;
 }

@@ -32,14 +32,10 @@
 #define ONE_NORM "of norms, the log has the gradient's alone"
 #define ORDER                                                                  \
     "--num-virtual-stages-per-pipeline-rank makes stages wait less"
-#define ONE_MODEL "there is one implementation of the model"
-#define FLOAT_SUMS "sums and softmax are computed in single precision"
-#define READER "one thread of this program reads the data ahead"
 #define RANDOM "random numbers follow from the seed and the step"
 #define NO_PYTHON "this program is no Python"
 #define ONE_WAY "stages send to each other in one way"
 #define ONCE "a step is not made twice"
-#define NOTICED "ranks notice themselves that another one hangs"
 #define NO_FAULTS "no wrong results are made"
 #define LOUDNESS "--quiet and --verbose say how much"
 #define CUTS                                                                   \

@@ -58,13 +58,14 @@
     "--make-vocab-size-divisible-by 1 adds no more tokens than tensor "        \
     "parallel ranks need"
 #define CHECKED "a checkpoint is checked whenever it is read"
-#define ONE_KIND "there is one implementation of the model"
 #define EVERY_TOKEN                                                            \
     "every layer sees all tokens of a sample; --data-stages changes the data"
 #define ONE_TEACHER "a run trains on its data alone"
 #define CUT_BY_TENSOR                                                          \
     "--tensor-model-parallel-size and --sequence-parallel cut layers and "     \
     "sequences"
+#define PADDING "--pad-token-id says which token is padding"
+#define SKIPPED "--max-nan-iterations skips steps that are not finite"
 #define PREPARES "gpt-preprocess makes data sets of text, before the training"
 #define ONE_STREAM "a layer adds to one stream of activations"
 #define WITH_STEP "--save-interval N saves weights and the optimizer's state"
@@ -145,7 +146,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("nccl-all-reduce-for-prefill", MEGATRON, GENERATES),
     HINT("mlp-chunks-for-prefill", MEGATRON, GENERATES),
     HINT("chat-template", MEGATRON,
-         "documents are trained on as they are; gpt-generate takes a template"),
+         AS_IT_IS "; gpt-generate takes a template"),
     HINT("max-tokens-to-oom", OLDER, GENERATES),
     HINT("decoder-num-layers", MEGATRON, "--num-layers; " DECODERS),
     HINT("pipeline-model-parallel-split-rank", OLDER,
@@ -169,8 +170,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("fp8-quantizer-factory", MEGATRON, ROUNDS),
     HINT("disable-fp8-wgrad", MEGATRON,
          "all three products of a linear layer have factors of eight bits"),
-    HINT("output-logit-dtype", MEGATRON,
-         "sums and softmax are computed in single precision"),
+    HINT("output-logit-dtype", MEGATRON, FLOAT_SUMS),
     HINT("cpu-offloading*", MEGATRON, RECOMPUTE),
     HINT("fine-grained-*", MEGATRON, RECOMPUTE),
     HINT("offload-modules", MEGATRON, RECOMPUTE),
@@ -209,8 +209,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("fake-process-group", MEGATRON,
          "--dry-run --world-size N plans for ranks that are not started"),
     HINT("inprocess-*", MEGATRON, RESTARTS),
-    HINT("flight-recorder-*", MEGATRON,
-         "ranks notice themselves that another one hangs"),
+    HINT("flight-recorder-*", MEGATRON, NOTICED),
     HINT("fault-injector-*", MEGATRON, "no faults are made"),
     HINT("otel-*", MEGATRON, CURVES),
     HINT("save-params-interval", MEGATRON, WITH_STEP),
@@ -230,14 +229,12 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("no-use-tokenizer-model-from-checkpoint-args", MEGATRON, BOTH),
     HINT("disable-use-tokenizer-model-from-checkpoint-args", MEGATRON, BOTH),
     HINT("iterations-to-skip", MEGATRON,
-         "no step is left out by its number; --max-nan-iterations skips steps "
-         "that are not finite"),
+         "no step is left out by its number; " SKIPPED),
     HINT("no-weight-decay-cond-type", MEGATRON, DECAYED),
     HINT("full-validation", MEGATRON, VALIDATED),
     HINT("phase-transition-iterations", MEGATRON,
          "--data-stages FILE says from which sample on data change"),
-    HINT("allow-ambiguous-pad-tokens", MEGATRON,
-         "--pad-token-id says which token is padding"),
+    HINT("allow-ambiguous-pad-tokens", MEGATRON, PADDING),
     HINT("object-storage-cache-path", MEGATRON, LOCAL_FILES),
     HINT("s3-cache-path", OLDER, LOCAL_FILES),
     HINT("enable-msc", MEGATRON, LOCAL_FILES),
@@ -250,8 +247,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("use-gigatoken", MEGATRON, TOKENIZER),
     HINT("null-tokenizer-eod-id", MEGATRON,
          "with NullTokenizer, the id --vocab-size itself ends a document"),
-    HINT("null-tokenizer-pad-id", MEGATRON,
-         "--pad-token-id says which token is padding"),
+    HINT("null-tokenizer-pad-id", MEGATRON, PADDING),
     HINT("no-save-tokenizer-assets", MEGATRON, SAVED_ALONG),
     HINT("disable-save-tokenizer-assets", MEGATRON, SAVED_ALONG),
     HINT("no-pad-vocab-size", MEGATRON, UNPADDED),
@@ -316,7 +312,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("layernorm-fusion", NEOX, FUSED),
     HINT("rmsnorm-fusion", NEOX, FUSED),
     HINT("rope-fusion", NEOX, FUSED),
-    HINT("te-*", NEOX, ONE_KIND),
+    HINT("te-*", NEOX, ONE_MODEL),
     HINT("use-comet", NEOX, CURVES),
     HINT("comet-*", NEOX, CURVES),
     HINT("memory-profiling*", NEOX, TIMES),
@@ -562,8 +558,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
          "--save-best keeps the lowest validation loss"),
     HINT("remove-unused-columns", TRANSFORMERS, DATA),
     HINT("label-names", TRANSFORMERS, DATA),
-    HINT("dataloader-*", TRANSFORMERS,
-         "one thread of this program reads the data ahead"),
+    HINT("dataloader-*", TRANSFORMERS, READER),
     HINT("ddp-*", TRANSFORMERS, BUCKETS),
     HINT("hub-*", TRANSFORMERS, HUB),
     HINT("project", TRANSFORMERS, CURVES),
@@ -598,7 +593,6 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("run-name", TRANSFORMERS, CURVES),
     HINT("disable-tqdm", TRANSFORMERS, "--progress never"),
     HINT("push-to-hub", TRANSFORMERS, HUB),
-    HINT("hub-model-id", TRANSFORMERS, HUB),
     HINT("do-predict", TRANSFORMERS,
          "gpt-generate writes what a checkpoint continues"),
     HINT("config-overrides", TRANSFORMERS, MODELS),
@@ -683,8 +677,8 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("w", LLMC, SUMS),
     HINT("nk", LLMC, "--keep-checkpoints N"),
     HINT("ge", LLMC, FUSED),
-    HINT("sl", LLMC, "--max-nan-iterations skips steps that are not finite"),
-    HINT("sg", LLMC, "--max-nan-iterations skips steps that are not finite"),
+    HINT("sl", LLMC, SKIPPED),
+    HINT("sg", LLMC, SKIPPED),
     HINT("pn", LLMC, RANKS),
     HINT("pr", LLMC, RANKS),
     HINT("pi", LLMC, RANKS),

@@ -17,9 +17,11 @@
 
 #define FUSED "kernels are fused where that is faster, with the same result"
 #define DENSE "the feed-forward layers are dense here, without experts"
+#define ONE_MODEL "there is one implementation of the model"
 #define DECODERS "models are decoders, without an encoder"
 #define NEXT_TOKEN "the model predicts the next token alone"
 #define LATENT "queries share keys and values in groups: --num-query-groups"
+#define FLOAT_SUMS "sums and softmax are computed in single precision"
 #define NORMAL "weights are drawn from a normal distribution: --init-method-std"
 #define DECAYED "matrices have weight decay, biases and norms have none"
 #define EVEN                                                                   \
@@ -36,6 +38,8 @@
 #define TOKENS "--train-samples is the number of tokens over --seq-length"
 #define TOKENIZER                                                              \
     "give its files: --vocab-file and --merge-file, or --tokenizer-model"
+#define READER "one thread of this program reads the data ahead"
+#define NOTICED "ranks notice themselves that another one hangs"
 #define LOCAL_FILES "data sets and checkpoints are files of this machine"
 #define LOCAL_SAVES                                                            \
     "--save-interval N --keep-checkpoints 1 keeps the newest alone"

@@ -71,9 +71,7 @@ int gpt_layout_plan(const struct gpt_layout_search *s, const int64_t *part,
     GPT_TRY(gpt_train_world_options(&world, options, NULL));
     GPT_TRY(gpt_topology_init(&topology, s->ranks, 0, world.size,
                               world.chunks, NULL));
-    GPT_TRY(gpt_train_plan(plan, options, s->args, &topology, NULL));
-    plan->replica.planned = true;
-    return GPT_OK;
+    return gpt_train_plan(plan, options, s->args, &topology, NULL);
 }
 
 /* ---- every layout ---- */

@@ -348,6 +348,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                 .optimizer = optimizer_options(o),
                 .per_token_loss = o->per_token_loss,
                 .noise_scale = o->log_noise_scale,
+                .planned = true, /* the world of a run comes later */
             },
         .masks =
             {

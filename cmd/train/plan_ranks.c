@@ -235,8 +235,8 @@ static int plan_recompute(struct gpt_train_plan *p,
             continue;
         gpt_fail(err, GPT_EUSAGE, "--%s needs --recompute-granularity full",
                  of_full[i]);
-        return gpt_hint(err, "without it nothing is recomputed: write it, too, "
-                             "or leave --%s out", of_full[i]);
+        return gpt_hint(err, "without it no layer is recomputed whole: write "
+                             "it, too, or leave --%s out", of_full[i]);
     }
     e->recompute_layers = o->recompute_layers;
     if (full)

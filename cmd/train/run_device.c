@@ -118,8 +118,8 @@ int gpt_run_open_device(struct gpt_run *r, struct gpt_err *err)
 {
     GPT_TRY(open_backend(r, err));
     /* Ranks that are only planned are not there to be connected to. */
-    r->plan.replica.planned = r->planned || gpt_run_is_absent(r);
-    r->plan.replica.world = r->plan.replica.planned ? NULL : r->world;
+    r->plan.replica.world =
+        r->planned || gpt_run_is_absent(r) ? NULL : r->world;
     GPT_TRY(check_type(r, err));
     GPT_TRY(check_fp8(r, err));
     GPT_TRY(set_tf32(r, err));

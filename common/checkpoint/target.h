@@ -6,6 +6,8 @@
 
 #include "checkpoint/source.h"
 
+struct gpt_param;
+
 /* A small file that is copied beside the weights. */
 struct gpt_attachment {
     const char *name; /* there */
@@ -87,7 +89,6 @@ int gpt_target_files(struct gpt_target *t, int64_t n,
                      struct gpt_err *err) GPT_MUST_USE;
 
 /* For front ends: makes room for n tables that gpt_target_find() resizes. */
-struct gpt_param;
 int gpt_target_resizes(struct gpt_target *t, int64_t n,
                        struct gpt_err *err) GPT_MUST_USE;
 /* For front ends: *out becomes the source's tensor of that name, a parameter or

@@ -93,6 +93,8 @@ refused 1 '--recompute-method block' 'needs --recompute-granularity full'
 refused 1 '--recompute-num-layers 2 --recompute-granularity selective' \
     'needs --recompute-granularity full'
 refused 1 '--checkpoint-num-layers 1' 'or leave --recompute-num-layers out'
+refused 1 '--recompute-method block --recompute-granularity selective' \
+    'without it no layer is recomputed whole'
 refused 1 '--recompute-num-layers 9 --recompute-granularity full' \
     'is above the 8 layers of a stage'
 refused 2 "$pp 2 --decoder-last-pipeline-num-layers 2 \

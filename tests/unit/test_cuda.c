@@ -566,11 +566,11 @@ static void windows(void)
     window = 20;
     softcap = 0.7F;
     check_attn("attention", 0, (struct attn_case){1, 90, 4, 2, 64, 0.2, true},
-               true);
+               GPT_ALIBI);
     check_attn("attention", 1, (struct attn_case){1, 150, 4, 2, 64, 0.2, true},
-               false);
+               GPT_ALIBI_NONE);
     check_attn("attention", 1, (struct attn_case){1, 70, 2, 1, 256, 0, false},
-               false);
+               GPT_ALIBI_NONE);
     check_cached(9, 4, 2, 33, GPT_ALIBI_NONE);
     window = 0;
     check_cached(5, 6, 2, 24, GPT_ALIBI);
@@ -721,7 +721,8 @@ static void floats(void)
         check_attn("attention by TF32", 0, with_alibi[i], GPT_ALIBI);
     reopen("GPT_CUDA_EMU_ARCH", "80");
     for (window = 1; window < 100; window += 49) {
-        check_attn("attention by TF32", 0, cases[2], window > 1);
+        check_attn("attention by TF32", 0, cases[2],
+                   window > 1 ? GPT_ALIBI : GPT_ALIBI_NONE);
         check_attn("attention by TF32", 0, cases[9], GPT_ALIBI_NONE);
     }
     window = 20;
@@ -741,9 +742,9 @@ static void floats(void)
     /* Heads that tensor cores do not take are exact. */
     by_tf32 = false;
     check_attn("attention", 0, (struct attn_case){1, 40, 2, 1, 136, 0, true},
-               false);
+               GPT_ALIBI_NONE);
     check_attn("attention", 0, (struct attn_case){1, 40, 2, 1, 36, 0, true},
-               false);
+               GPT_ALIBI_NONE);
     allow_tf32(false);
 }
 
@@ -1809,15 +1810,15 @@ static void ptx_attention(void)
     if (!getenv("GPT_CUDA_PTX"))
         return;
     check_attn("attention", 1, (struct attn_case){1, 100, 2, 1, 64, 0.2, true},
-               false);
+               GPT_ALIBI_NONE);
     check_attn("attention", 0, (struct attn_case){1, 33, 2, 2, 16, 0, true},
-               true);
+               GPT_ALIBI);
     softcap = 0.7F;
     check_attn("attention", 2, (struct attn_case){1, 40, 2, 1, 200, 0.1, true},
-               false);
+               GPT_ALIBI_NONE);
     softcap = 0;
     check_attn("attention", 2, (struct attn_case){1, 40, 2, 1, 200, 0.1, true},
-               false);
+               GPT_ALIBI_NONE);
     allow_tf32(true);
     check_attn("attention by TF32", 0,
                (struct attn_case){1, 70, 2, 1, 64, 0.2, true}, GPT_ALIBI_NONE);

@@ -66,7 +66,9 @@ bool gpt_deepspeed_is_pipeline(const char *dir);
 int gpt_deepspeed_check_heads(const struct gpt_deepspeed *d, int64_t heads,
                               struct gpt_err *err) GPT_MUST_USE;
 
-/* Takes the count of steps of a parameter, or of a vector of them. */
+/* d->step becomes the count of steps of a parameter, or of a vector of them,
+ * and d->steps_differ tells whether there was another. What is no count is not
+ * taken. */
 int gpt_deepspeed_take_step(struct gpt_deepspeed *d, const struct gpt_torch *t,
                             const struct gpt_pickle_value *count,
                             struct gpt_err *err) GPT_MUST_USE;

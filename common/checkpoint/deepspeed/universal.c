@@ -60,8 +60,7 @@ static int take_step(struct gpt_deepspeed *d, const char *param,
     GPT_TRY(gpt_path_join(path, sizeof(path), d->dir, name, err));
     GPT_TRY(gpt_torch_open(&file, path, err));
     v = gpt_pickle_find(file.root, "param");
-    int status =
-        gpt_deepspeed_take_step(d, &file, v ? v : file.root, err);
+    int status = gpt_deepspeed_take_step(d, &file, v ? v : file.root, err);
     gpt_torch_close(&file);
     return status;
 }

@@ -75,9 +75,10 @@ const struct gpt_hf_family gpt_hf_falcon_one_norm = {
     TABLES(falcon_one_norm_rules, falcon_one_norm_keys),
 };
 
-/* Falcon RW: blocks that follow each other, each after a norm, and ALiBi. What
- * its class says about angles it does not read then. That is the class as it is
- * loaded; asked for "eager" attention, transformers 5 adds ALiBi twice. */
+/* Falcon RW: blocks that follow each other, each after a norm, and ALiBi, with
+ * which its class reads no key of rotary positions. The numbers are those of
+ * the attention that the class has by itself: asked for "eager", transformers 5
+ * adds ALiBi twice. */
 static const struct gpt_hf_rule falcon_alibi_rules[] = {
     FALCON_WORDS,
     FALCON_ATTENTION,

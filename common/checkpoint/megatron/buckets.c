@@ -94,14 +94,13 @@ static int add_box(struct gpt_megatron_buckets *b,
         const int64_t lo = gpt_max_i64(at, p->begin[0]);
         const int64_t hi = gpt_min_i64(at + n, p->begin[0] + p->shape[0]);
 
+        if (lo >= hi || p->stride[0] != 4)
+            continue;
         struct gpt_file_box box = {
             .in = p->in,
             .offset = p->offset + (lo - p->begin[0]) * 4,
             .dtype = GPT_F32,
         };
-
-        if (lo >= hi || p->stride[0] != 4)
-            continue;
         memcpy(box.begin, cut->boxes[i].begin, sizeof(cut->boxes[i].begin));
         memcpy(box.shape, shape, sizeof(cut->boxes[i].shape));
         GPT_TRY(gpt_tensor_add_flat(out, &box, lo - at, hi - at, err));

@@ -30,7 +30,6 @@ struct reader {
     int64_t n_places;
     const struct gpt_pickle_value **states; /* by the number of a parameter */
     int64_t n_states;
-    int64_t step;
 };
 
 /* Which parameters are in a group. */
@@ -186,9 +185,9 @@ static int read_step(struct reader *r, const struct gpt_pickle_value *group,
                             err));
     if (step < 0)
         return GPT_OK;
-    r->m->steps_differ |= r->m->counted && step != r->step;
+    r->m->steps_differ |= r->m->counted && step != r->m->step;
     r->m->counted = true;
-    r->step = step;
+    r->m->step = step;
     return GPT_OK;
 }
 
@@ -274,7 +273,7 @@ static int read_sharded(struct reader *r, int64_t rank, bool *found, bool *fits,
 static int read_any(struct gpt_megatron *m, int64_t rank, bool *fits,
                     struct gpt_err *err)
 {
-    struct reader r = {.m = m, .rank = &m->ranks[rank], .step = m->step};
+    struct reader r = {.m = m, .rank = &m->ranks[rank]};
     bool found = false;
     int status = read_sharded(&r, rank, &found, fits, err);
 
@@ -285,7 +284,6 @@ static int read_any(struct gpt_megatron *m, int64_t rank, bool *fits,
     gpt_free(r.places);
     gpt_free(r.subset);
     gpt_free(r.states);
-    m->step = r.step;
     return status;
 }
 
@@ -293,7 +291,7 @@ static int read_any(struct gpt_megatron *m, int64_t rank, bool *fits,
  * buckets it is in an object of its own, and taken to be the iteration. */
 static int read_dist(struct gpt_megatron *m, struct gpt_err *err)
 {
-    struct reader r = {.m = m, .rank = &m->ranks[0], .step = m->step};
+    struct reader r = {.m = m, .rank = &m->ranks[0]};
     const struct gpt_pickle_value *outer =
         gpt_pickle_find(r.rank->torch.root, "optimizer");
     const struct gpt_pickle_value *inner = gpt_pickle_find(outer, "optimizer");
@@ -318,7 +316,6 @@ static int read_dist(struct gpt_megatron *m, struct gpt_err *err)
                             &n) &&
         n > 0)
         GPT_TRY(read_step(&r, list[0], gpt_pickle_find(inner, "state"), err));
-    m->step = r.step;
     return GPT_OK;
 }
 
