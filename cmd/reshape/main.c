@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "base/thread.h"
 #include "checkpoint/lock.h"
 #include "cmd/reshape/compare.h"
 #include "cmd/reshape/foreign.h"
@@ -491,6 +492,7 @@ static int run_reshape(const void *options, const struct gpt_args *args,
 {
     const struct options *o = options;
 
+    gpt_thread_fit();
     if (args->n_positional == 0)
         return convert_paths(o, args, false, err);
     return run_command(o, args, err);

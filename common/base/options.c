@@ -9,7 +9,6 @@
 #include "base/num.h"
 #include "base/options_internal.h"
 #include "base/signals.h"
-#include "base/thread.h"
 #include "base/variables.h"
 
 #include <assert.h>
@@ -137,25 +136,6 @@ static void warn_of_threads(const struct gpt_program *program)
                  "than one a core", threads, cores, gpt_plural(cores));
 }
 
-/* OpenMP ends a program whose threads cannot be started, by words of its own:
- * it is asked for no more than there are. A result does not depend on them. */
-static void fit_threads(const struct gpt_program *program)
-{
-    enum { OTHERS = 8 }; /* that programs start beside those of OpenMP */
-    const int threads = omp_get_max_threads(), all = threads - 1 + OTHERS;
-
-    if (threads == 1 || program->stop_at_positional)
-        return;
-    const int room = gpt_thread_room(all);
-    if (room == all)
-        return;
-    const int fit = room > OTHERS ? room - OTHERS + 1 : 1;
-    omp_set_num_threads(fit);
-    gpt_warn("%d of %d threads compute: the system starts no more than %d "
-             "(ulimit -u, or the limit of a container)",
-             fit, threads, room);
-}
-
 /* From here on messages look as the options want them, and signals are
  * flags. */
 static int start(const struct gpt_program *program,
@@ -178,7 +158,6 @@ static int start(const struct gpt_program *program,
     GPT_TRY(gpt_cpu_check(gpt_cpu_named(), err));
     if (common->threads == 0)
         warn_of_threads(program);
-    fit_threads(program);
     gpt_signals_setup();
     return GPT_OK;
 }

@@ -4,8 +4,11 @@
  * it did. */
 #include "base/thread.h"
 
+#include "base/log.h"
+
 #include <assert.h>
 #include <errno.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,33 +65,47 @@ static void *pass_gate(void *gate)
     return NULL;
 }
 
-/* The gate is closed until all are there, so that they are counted together.
- * Their stacks are small, as the limit of memory is not what is asked for, but
- * have room for the thread-local data of libraries, which lie in them. */
+/* The gate is closed until all are there, so that they are counted together. */
 int gpt_thread_room(int n)
 {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
     pthread_t *threads = calloc((size_t)n, sizeof(*threads));
-    pthread_attr_t attr;
     sigset_t old;
-    int started = 0;
+    int started = 0, code = 0;
 
     if (!threads)
-        return 0;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, (size_t)PTHREAD_STACK_MIN + (256 << 10));
+        return n;
     gpt_thread_hold_signals(&old);
     pthread_mutex_lock(&gate);
-    while (started < n && pthread_create(&threads[started], &attr, pass_gate,
-                                         &gate) == 0)
-        started++;
+    while (started < n && code == 0) {
+        code = pthread_create(&threads[started], NULL, pass_gate, &gate);
+        started += code == 0;
+    }
     pthread_mutex_unlock(&gate);
     gpt_thread_release_signals(&old);
     for (int i = 0; i < started; i++)
         gpt_thread_join(threads[i]);
-    pthread_attr_destroy(&attr);
     free(threads);
     return started;
+}
+
+/* OpenMP ends a program whose threads cannot be started, by words of its own:
+ * it is asked for no more than there are. A result does not depend on them. */
+void gpt_thread_fit(void)
+{
+    enum { OTHERS = 8 }; /* that programs start beside those of OpenMP */
+    const int threads = omp_get_max_threads(), all = threads - 1 + OTHERS;
+
+    if (threads == 1)
+        return;
+    const int room = gpt_thread_room(all);
+    if (room == all)
+        return;
+    const int fit = room > OTHERS ? room - OTHERS + 1 : 1;
+    omp_set_num_threads(fit);
+    gpt_warn("%d of %d threads compute: the system starts no more than %d "
+             "(ulimit -u or -v, or the limit of a container)",
+             fit, threads, room);
 }
 
 void gpt_thread_join(pthread_t thread)

@@ -18,8 +18,13 @@ int gpt_thread_start(pthread_t *thread, const char *name,
                      struct gpt_err *err) GPT_MUST_USE;
 
 /* How many threads, n at most, the system would start now beside those that
- * there are: they are started and end. */
+ * there are: they are started and end. n where memory for a list is lacking. */
 int gpt_thread_room(int n);
+
+/* Limits OpenMP to the threads that the system starts now, with a warning where
+ * they are fewer. For the beginning of computation, when a rank has its share
+ * of the cores. */
+void gpt_thread_fit(void);
 
 /* Waits until the thread's function has returned. */
 void gpt_thread_join(pthread_t thread);
