@@ -28,8 +28,8 @@ struct attn_shape {
     int64_t t, h, g, d, ld; /* ld: elements between positions of qkv */
     int64_t head0, h_global;
     float scale;
-    enum gpt_alibi alibi;
-    int64_t window; /* 0: none */
+    bool alibi, alibi_bf16; /* there is some; it is GPT_ALIBI_BF16 */
+    int64_t window;         /* 0: none */
     float softcap;  /* 0: none */
     const int32_t *doc_start; /* or NULL */
     float *lse;
@@ -39,8 +39,9 @@ struct attn_shape {
 static inline struct attn_shape attn_shape_of(const struct gpt_attn *op)
 {
     struct attn_shape s = {op->t, op->h, op->g, op->d, op->g * (op->h / op->g + 2) * op->d,
-                           op->head0, op->h_global, op->scale, op->alibi, op->window,
-                           op->softcap, op->doc_start, op->lse,
+                           op->head0, op->h_global, op->scale, op->alibi != GPT_ALIBI_NONE,
+                           op->alibi == GPT_ALIBI_BF16, op->window, op->softcap,
+                           op->doc_start, op->lse,
                            cuda_drop_of(&op->dropout)};
 
     return s;
@@ -113,11 +114,9 @@ __device__ inline float alibi_bf16(float slope, int64_t position)
 
 /* What is added to a score of query t and key j that was scaled by `scale`, for the distance
  * between them. Positions count from the beginning of their document. */
-__device__ inline float alibi_bias(enum gpt_alibi kind, float slope, float scale, int64_t t,
-                                   int64_t j)
+__device__ inline float alibi_bias(bool bf16, float slope, float scale, int64_t t, int64_t j)
 {
-    return kind == GPT_ALIBI_BF16 ? scale * (alibi_bf16(slope, j) - alibi_bf16(slope, t))
-                                  : slope * (float)(j - t);
+    return bf16 ? scale * (alibi_bf16(slope, j) - alibi_bf16(slope, t)) : slope * (float)(j - t);
 }
 
 __device__ inline float attn_bias(const struct attn_shape &s, float slope, int64_t b, int64_t t,
@@ -125,7 +124,7 @@ __device__ inline float attn_bias(const struct attn_shape &s, float slope, int64
 {
     int64_t begin = s.doc_start ? s.doc_start[b * s.t + t] : 0;
 
-    return alibi_bias(s.alibi, slope, s.scale, t - begin, j - begin);
+    return alibi_bias(s.alibi_bf16, slope, s.scale, t - begin, j - begin);
 }
 
 /* The dropout counter of (query t, key 0) of a head held here. */

@@ -78,7 +78,7 @@ template <class T> static __global__ void attend(cached<T> p)
             for (int c = 0; c < p.d; c++)
                 score += query[warp][c] * to_float(key[c]);
             score = attn_cap(score, p.softcap, &unused) +
-                    alibi_bias(p.alibi, slope, p.scale, t, j);
+                    alibi_bias(p.alibi == GPT_ALIBI_BF16, slope, p.scale, t, j);
         }
         float top = fmaxf(max, warp_max(score)), shrink = expf(max - top);
         /* A running maximum, as in attn_fwd.cu: old sums shrink when it grows. */
