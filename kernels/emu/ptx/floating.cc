@@ -27,16 +27,24 @@ template <class T> static T f_sub(T a, T b) { return a - b; }
 template <class T> static T f_mul(T a, T b) { return a * b; }
 template <class T> static T f_div(T a, T b) { return a / b; }
 template <class T> static T f_fma(T a, T b, T c) { return std::fma(a, b, c); }
-/* Towards minus infinity. */
-static float f_fma_down(float a, float b, float c)
+/* a * b + c, rounded in a direction of fesetround(). */
+static float f_fma_rounded(int direction, float a, float b, float c)
 {
     int was = std::fegetround();
 
-    std::fesetround(FE_DOWNWARD);
+    std::fesetround(direction);
     volatile float x = a, y = b, z = c;
     float sum = std::fma(x, y, z);
     std::fesetround(was);
     return sum;
+}
+static float f_fma_down(float a, float b, float c)
+{
+    return f_fma_rounded(FE_DOWNWARD, a, b, c);
+}
+static float f_add_cut(float a, float b)
+{
+    return f_fma_rounded(FE_TOWARDZERO, a, 1, b);
 }
 /* The number, of a number and NaN. */
 template <class T> static T f_min(T a, T b) { return std::fmin(a, b); }
@@ -115,6 +123,7 @@ static void add_approximate(rules &r)
     set_rule(r, "div.full.f32", run2<float, float, float, f_div<float>>, "x=xx", 4);
     set_rule(r, "copysign.f32", run2<float, float, float, f_sign>, "x=xx", 4);
     set_rule(r, "fma.rm.f32", run3<float, float, float, f_fma_down>, "x=xxx", 4);
+    set_rule(r, "add.rz.f32", run2<float, float, float, f_add_cut>, "x=xx", 4);
 }
 
 void add_floating(rules &r)
