@@ -425,14 +425,16 @@ static int take_positional(struct gpt_parse *p, const char *word)
         is_unknown(p->program, word)) {
         const char *near = nearest_command(p->program, word);
         const char *dot = strrchr(word, '.');
+        const char *instead = p->program->instead;
 
         gpt_fail(p->err, GPT_EUSAGE, "unexpected argument '%.200s'", word);
         if (dot && strcmp(dot, ".py") == 0)
             return gpt_hint(p->err, "%s takes the place of a script: leave it "
-                            "out, and keep its options", p->program->name);
+                            "out, and keep its options%s%s", p->program->name,
+                            instead ? "; " : "", instead ? instead : "");
         return near ? gpt_hint(p->err, "did you mean '%s'?", near)
-               : p->program->instead
-                   ? gpt_hint(p->err, "%s", p->program->instead)
+               : instead
+                   ? gpt_hint(p->err, "%s", instead)
                    : gpt_hint(p->err, "try '%s --help'", p->program->name);
     }
     p->positional[p->n_positional++] = word;

@@ -86,7 +86,7 @@ cat >rows <<'END'
 2|is not one of|gpt-reshape --load-path ckpt --save-path x --to huggingface
 2|to convert: --load-path ckpt|gpt-reshape ckpt x
 2|--load names the checkpoint|gpt-generate ckpt --prompt hello
-2|did you mean --prompt?|gpt-generate --load ckpt --prompts hello
+2|--prompt takes several texts|gpt-generate --load ckpt --prompts hello
 0|seed|gpt-generate --load ckpt --prompt hello --max_new_tokens=4 --top_p=0.8 --temperature=0.9 --top_k=50
 4|no such directory|gpt-generate --load my-gpt2_text_document --prompt hello
 END
