@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "base/thread.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -143,7 +142,6 @@ int gpt_backend_open_rank(struct gpt_backend **be, const char *device,
 {
     int64_t number;
 
-    gpt_thread_fit();
     if (strcmp(device, "auto") == 0)
         return open_any(be, (int)local_rank, err);
     if (strcmp(device, "cpu") == 0)

@@ -57,7 +57,7 @@ static int share_cores(struct gpt_job *r,
     /* All ranks call this before any of them returns: it counts them. */
     GPT_TRY(gpt_world_cores(r->world, &cores, err));
     if (o->common.threads == 0 && (!threads || !*threads))
-        omp_set_num_threads((int)cores);
+        omp_set_num_threads((int)gpt_min_i64(cores, omp_get_max_threads()));
     return GPT_OK;
 }
 

@@ -99,6 +99,7 @@ int main(int argc, char **argv)
         .quiet = gpt_launch_env_local_rank() > 0,
         .instead = "--load names the checkpoint, --prompt the text",
         .options_bytes = sizeof(struct gpt_generate_options),
+        .computes = true,
         .version = gpt_backend_version,
         .run = run_generate,
     };

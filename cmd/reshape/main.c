@@ -11,7 +11,6 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/signals.h"
-#include "base/thread.h"
 #include "checkpoint/lock.h"
 #include "cmd/reshape/compare.h"
 #include "cmd/reshape/foreign.h"
@@ -492,7 +491,6 @@ static int run_reshape(const void *options, const struct gpt_args *args,
 {
     const struct options *o = options;
 
-    gpt_thread_fit();
     if (args->n_positional == 0)
         return convert_paths(o, args, false, err);
     return run_command(o, args, err);
@@ -523,6 +521,7 @@ int main(int argc, char **argv)
         .hints = gpt_reshape_hints,
         .n_hints = gpt_reshape_n_hints,
         .options_bytes = sizeof(struct options),
+        .computes = true,
         .max_positional = 3,
         .positional = "COMMAND PATH...",
         .commands = words,

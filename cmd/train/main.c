@@ -74,6 +74,7 @@ int main(int argc, char **argv)
         .instead = "--data-path names the data, --config a file of options or "
                    "a preset",
         .options_bytes = sizeof(struct gpt_train_options),
+        .computes = true,
         .max_positional = 1,
         .positional = "advise",
         .commands = commands,

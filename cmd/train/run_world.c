@@ -99,7 +99,7 @@ int gpt_run_share_cores(struct gpt_run *r, struct gpt_err *err)
     if (r->o->common.threads > 0)
         return GPT_OK;
     if (!threads || !*threads)
-        omp_set_num_threads((int)cores);
+        omp_set_num_threads((int)gpt_min_i64(cores, omp_get_max_threads()));
     else if (torchrun && strcmp(threads, "1") == 0 && cores > 1)
         gpt_log_line(" > one CPU thread a rank, as torchrun sets "
                      "OMP_NUM_THREADS=1; --threads %lld would use all cores",

@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "base/options_internal.h"
 #include "base/signals.h"
+#include "base/thread.h"
 #include "base/variables.h"
 
 #include <assert.h>
@@ -158,6 +159,8 @@ static int start(const struct gpt_program *program,
     GPT_TRY(gpt_cpu_check(gpt_cpu_named(), err));
     if (common->threads == 0)
         warn_of_threads(program);
+    if (program->computes)
+        gpt_thread_fit();
     gpt_signals_setup();
     return GPT_OK;
 }

@@ -165,6 +165,7 @@ struct gpt_program {
     int max_positional;     /* -1 = any number; 0 = none */
     bool stop_at_positional; /* what follows the first one are words, too:
                               * for programs that start another */
+    bool computes; /* with threads of OpenMP, from reading a checkpoint on */
     const char *positional; /* how --help calls them, or NULL */
     const char *instead; /* of words: what to write where none but `commands`
                           * is taken, or NULL */

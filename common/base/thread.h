@@ -22,8 +22,7 @@ int gpt_thread_start(pthread_t *thread, const char *name,
 int gpt_thread_room(int n);
 
 /* Limits OpenMP to the threads that the system starts now, with a warning where
- * they are fewer. For the beginning of computation, when a rank has its share
- * of the cores. */
+ * they are fewer. */
 void gpt_thread_fit(void);
 
 /* Waits until the thread's function has returned. */

@@ -424,6 +424,10 @@ expect 0 'threads that the system does not start' env LD_PRELOAD="$preload" \
     GPT_PRELOAD=thread:1:EAGAIN gpt-reshape --load-path "$golden/hf" \
     --save-path stays/few --to hf --threads 4
 err_has '1 of 4 threads compute: the system starts no more than 0'
+# ... which reading a checkpoint needs already, before a model computes.
+expect 4 'nor before anything is read' env LD_PRELOAD="$preload" \
+    GPT_PRELOAD=thread:1:EAGAIN gpt-generate --load none --threads 4
+err_has '1 of 4 threads compute: the system starts no more than 0'
 
 # ---- what is no file: standard output ----
 
