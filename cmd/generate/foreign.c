@@ -3,17 +3,13 @@
  * another sense than it was written. */
 #include "cmd/generate/foreign.h"
 
+#include "base/foreign.h"
+
 #define TRANSFORMERS "transformers"
-#define LLAMA "llama.cpp"
 #define VLLM "vLLM"
-#define MEGATRON "Megatron-LM"
-#define DEEPSPEED "DeepSpeed"
-#define NANOGPT "nanoGPT"
-#define TORCHRUN "torchrun"
 
 /* Kinds of choice that there are none of, told in one way. */
 #define RULES "tokens are chosen by --temperature, --top-k, --top-p or --greedy"
-#define DENSE "the feed-forward layers are dense here, without experts"
 
 /* Megatron-LM's scripts have to say again what the checkpoint says, and how its
  * programs compute. Its loader refuses what contradicts the checkpoint, so that
@@ -25,7 +21,6 @@
 #define SKIP(n, why) {n, MEGATRON, .answer = why, .skip = true}
 #define SKIP_FLAG(n, why) {n, MEGATRON, .answer = why, .flag = true,           \
                            .skip = true}
-#define ONE_MODEL "there is one implementation of the model"
 #define ON_ONE_DEVICE "all layers are on one device: --device cuda or cpu"
 #define SPEED "--batch-size says how many texts share a step"
 
@@ -166,7 +161,6 @@ const struct gpt_foreign_option gpt_generate_foreign[] = {
 const size_t gpt_generate_n_foreign = GPT_COUNT(gpt_generate_foreign);
 
 /* Families, and names that are answered alone. */
-#define HINT(n, from, text) {.name = (n), .source = (from), .answer = (text)}
 #define RANKS "gpt-launch --stdio starts the ranks: write it in front"
 #define TO_OUTPUT "texts go to standard output: write > FILE"
 #define TRAINS "this program trains nothing; gpt-train does"
@@ -193,12 +187,7 @@ const struct gpt_foreign_option gpt_generate_hints[] = {
     HINT("mlp-type", DEEPSPEED, DENSE),
     HINT("num-gpus", DEEPSPEED, RANKS),
     HINT("num-nodes", DEEPSPEED, RANKS),
-    HINT("nproc-per-node", TORCHRUN, RANKS),
-    HINT("nnodes", TORCHRUN, RANKS),
-    HINT("node-rank", TORCHRUN, RANKS),
-    HINT("master-addr", TORCHRUN, RANKS),
-    HINT("master-port", TORCHRUN, RANKS),
-    HINT("standalone", TORCHRUN, RANKS),
+    TORCHRUN_HINTS(RANKS),
     HINT("tensor-parallel-size", VLLM,
          "--tensor-model-parallel-size; gpt-launch starts the ranks"),
     HINT("lr", MEGATRON, TRAINS),

@@ -1,5 +1,5 @@
 /* The options of gpt-generate by the names of other programs: transformers,
- * llama.cpp, vLLM and Megatron-LM. */
+ * llama.cpp, vLLM, Megatron-LM and others. */
 #ifndef GPT_CMD_GENERATE_FOREIGN_H
 #define GPT_CMD_GENERATE_FOREIGN_H
 

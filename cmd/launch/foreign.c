@@ -3,9 +3,8 @@
  * name without a translation ends the program with what to write. */
 #include "cmd/launch/foreign.h"
 
-#define TORCHRUN "torchrun"
-#define ACCELERATE "accelerate"
-#define DEEPSPEED "DeepSpeed"
+#include "base/foreign.h"
+
 #define MPIRUN "mpirun"
 #define SLURM "Slurm"
 #define EACH_NODE \
@@ -107,8 +106,6 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
 const size_t gpt_launch_n_foreign = GPT_COUNT(gpt_launch_foreign);
 
 /* Families, and names that are answered alone. */
-#define HINT(n, from, text) {.name = (n), .source = (from), .answer = (text)}
-
 const struct gpt_foreign_option gpt_launch_hints[] = {
     HINT("shutdown-timeout", TORCHRUN, "write --grace SECONDS"),
     HINT("redirect", TORCHRUN, EACH_RANK),

@@ -4,8 +4,8 @@
  * to be there. */
 #include "cmd/preprocess/foreign.h"
 
-#define MEGATRON "Megatron-LM"
-#define NEOX "GPT-NeoX"
+#include "base/foreign.h"
+
 #define DATATROVE "datatrove"
 #define SENTENCEPIECE "SentencePiece"
 #define SPECIALS                                                               \

@@ -2,11 +2,8 @@
  * finds in the checkpoint or does not need. */
 #include "cmd/reshape/foreign.h"
 
-#define ACCELERATE "accelerate"
-#define LLAMA "llama.cpp"
-#define MEGATRON "Megatron-LM"
-#define DEEPSPEED "DeepSpeed"
-#define NEOX "GPT-NeoX"
+#include "base/foreign.h"
+
 #define TRANSFORMERS "Transformers"
 
 const struct gpt_foreign_option gpt_reshape_foreign[] = {
@@ -66,7 +63,6 @@ const struct gpt_foreign_option gpt_reshape_foreign[] = {
 const size_t gpt_reshape_n_foreign = GPT_COUNT(gpt_reshape_foreign);
 
 /* Names that are answered alone. */
-#define HINT(n, from, text) {.name = (n), .source = (from), .answer = (text)}
 #define FROM "--load-path FILE or DIR, in any format"
 #define INTO "--save-path DIR, with --to and the format"
 #define SAYS "the files say it"

@@ -5,8 +5,6 @@
 #include "cmd/train/foreign.h"
 #include "cmd/train/foreign_words.h"
 
-#define HINT(n, from, text) {.name = (n), .source = (from), .answer = (text)}
-
 /* Answers that several names share. */
 #define RANKS                                                                  \
     "gpt-launch starts the ranks, once on each node: --nproc-per-node, "       \
@@ -274,12 +272,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("output-layer-parallelism", NEOX,
          "tensor parallel ranks divide the vocabulary of the output layer"),
     HINT("num-gpus", DEEPSPEED, RANKS),
-    HINT("nproc-per-node", TORCHRUN, RANKS),
-    HINT("nnodes", TORCHRUN, RANKS),
-    HINT("node-rank", TORCHRUN, RANKS),
-    HINT("master-addr", TORCHRUN, RANKS),
-    HINT("master-port", TORCHRUN, RANKS),
-    HINT("standalone", TORCHRUN, RANKS),
+    TORCHRUN_HINTS(RANKS),
     HINT("rdzv-*", TORCHRUN, RANKS),
     HINT("deepspeed-slurm", NEOX, RANKS),
     HINT("deepspeed-extra-args", NEOX, RANKS),

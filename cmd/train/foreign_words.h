@@ -1,23 +1,18 @@
-/* What the two tables of foreign.h share: the programs whose names they have,
- * and the reasons that rows of both give. A reason ends a warning or makes a
- * hint: it says what is so here, and nothing of the other program. */
+/* What the two tables of foreign.h share beside base/foreign.h: more programs
+ * whose names they have, and the reasons that rows of both give. A reason ends
+ * a warning or makes a hint: it says what is so here, and nothing of the other
+ * program. */
 #ifndef GPT_CMD_TRAIN_FOREIGN_WORDS_H
 #define GPT_CMD_TRAIN_FOREIGN_WORDS_H
 
-#define MEGATRON "Megatron-LM"
+#include "base/foreign.h"
+
 #define OLDER "older versions of Megatron-LM"
-#define ACCELERATE "accelerate"
 #define TRANSFORMERS "Transformers"
-#define DEEPSPEED "DeepSpeed"
-#define NANOGPT "nanoGPT"
-#define NEOX "GPT-NeoX"
 #define LITGPT "LitGPT"
 #define LLMC "llm.c"
-#define TORCHRUN "torchrun"
 
 #define FUSED "kernels are fused where that is faster, with the same result"
-#define DENSE "the feed-forward layers are dense here, without experts"
-#define ONE_MODEL "there is one implementation of the model"
 #define DECODERS "models are decoders, without an encoder"
 #define NEXT_TOKEN "the model predicts the next token alone"
 #define LATENT "queries share keys and values in groups: --num-query-groups"
