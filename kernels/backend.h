@@ -396,6 +396,79 @@ struct gpt_attn_cached {
     const int32_t *pos, *len, *slot;
 };
 
+/* Which experts a token has, for a feed-forward of E experts of which each of N
+ * tokens has K (Shazeer et al. 2017). logits (N, E) float become scores: the
+ * softmax over the E, or with `sigmoid` the logistic function of each. The K
+ * experts of the largest score + bias are chosen, of equal ones those with the
+ * smaller number; bias (E) act, or NULL. A weight is the expert's score, or
+ * unless `whole` the score over the sum of the token's K scores; times
+ * `scaling`.
+ *
+ * route() writes, besides weight (N, K) float, what says where tokens go, in
+ * int32: expert (N, K), by falling score + bias; pairs of a token and one of
+ * its experts in the order of experts, those of one expert in the order of
+ * tokens, of which expert e has begin[e] to begin[e + 1], begin (E + 1);
+ * source (N * K): pair p is the element source[p] of (N, K); place (N, K): its
+ * pair. No token is dropped. Needs GPT_CAN_EXPERTS, like all that is told of
+ * experts. */
+enum { GPT_ROUTER_MOST = 64 }; /* K */
+struct gpt_route {
+    int64_t n, e, k;
+    bool sigmoid, whole;
+    float scaling;
+    enum gpt_dtype act;
+    const float *logits;
+    const void *bias;
+    float *weight;
+    int32_t *expert, *begin, *source, *place;
+};
+
+/* The backward of route() takes the forward's struct, with what it wrote, and
+ * dweight (N, K) float, the gradient of the weights: 0 but for pairs of experts
+ * on this rank, where ranks have some each, as gradients of logits add up.
+ * dlogits (N, E) act, written. Two losses of the tokens here are added to it,
+ * times share (and *scale, (1) float in device memory, or NULL):
+ *   aux * E / (K N^2) sum_e (begin[e + 1] - begin[e]) sum_n p(n, e)
+ *   z / N sum_n (ln sum_e exp(logits(n, e)))^2
+ * where p are the scores, those of `sigmoid` over their sum in a token (Fedus
+ * et al. 2022; Zoph et al. 2022). losses (2) float, device, or NULL: both,
+ * without share and scale, are added to it. */
+struct gpt_route_grad {
+    const float *dweight;
+    void *dlogits;
+    float aux, z, share;
+    const float *scale;
+    float *losses;
+};
+
+/* The pairs of `count` experts from `first` on, begin[first] to
+ * begin[first + count], whose rows lie side by side: row 0 is the first one.
+ * Buffers of rows have room for N * K. The rest is of route(). */
+struct gpt_expert_rows {
+    int64_t n, k, first, count;
+    enum gpt_dtype act;
+    const int32_t *expert, *begin, *source, *place;
+    const float *weight;
+};
+
+/* A product of each expert's rows with a matrix of its own, of `count` that lie
+ * one after the other. With the rows of expert e, m_e of them:
+ *   c (m_e, N) = a (m_e, K) * op(b_e), b_e (K, N), or with tb (N, K);
+ *   with ta      c_e (M, N) = a (m_e, M)^T * b (m_e, N) + beta * c_e
+ * The former's c is act; c_e of the latter float, and 0 where beta is 0 and no
+ * token has the expert. quant, sums: as in struct gpt_matmul, of all matrices
+ * as one (count * N, K); arranged ones have N a multiple of 32. */
+struct gpt_expert_matmul {
+    const struct gpt_expert_rows *rows;
+    int64_t m, n, k; /* m of ta alone, k without it */
+    bool ta, tb;
+    const void *a, *b;
+    void *c;
+    float beta;
+    const struct gpt_quant *quant;
+    enum gpt_sums sums;
+};
+
 /* Softmax cross-entropy and its gradient in place:
  *   loss[i] = log(sum_j exp(logits[i][j])) - logits[i][target[i]]
  *   logits[i][j] = (softmax_j - [j == target[i]]) * weight[i]   (grad true)
@@ -498,6 +571,8 @@ enum gpt_ability {
                               * amax() and fp8_scratch(), else NULL */
     GPT_CAN_CHOOSE_SUMS = 64, /* enum gpt_sums; else all are SHAPE */
     GPT_CAN_NARROW_CACHE = 128, /* struct gpt_attn_cached, narrow_cache */
+    GPT_CAN_EXPERTS = 256, /* struct gpt_route and what follows it; else the
+                            * operations are NULL */
 };
 
 struct gpt_backend {
@@ -654,6 +729,35 @@ struct gpt_backend {
                  enum gpt_dtype act);
     void (*clip_bwd)(struct gpt_queue *q, void *d, const void *x, int64_t n,
                      float limit, enum gpt_dtype act);
+    void (*route)(struct gpt_queue *q, const struct gpt_route *op);
+    void (*route_bwd)(struct gpt_queue *q, const struct gpt_route *op,
+                      const struct gpt_route_grad *grad);
+    /* out, a row (C) for each pair = that of its token in x (N, C) */
+    void (*expert_pick)(struct gpt_queue *q, const struct gpt_expert_rows *rows,
+                        const void *x, void *out, int64_t c);
+    /* y (N, C) = the sum of each token's rows x, in the order of (N, K), times
+     * their weights (weighed), which is rounded once; add: added to y. Tokens
+     * without rows here get zeros. */
+    void (*expert_sum)(struct gpt_queue *q, const struct gpt_expert_rows *rows,
+                       const void *x, void *y, int64_t c, bool weighed,
+                       bool add);
+    void (*expert_matmul)(struct gpt_queue *q,
+                          const struct gpt_expert_matmul *op);
+    /* dweight (N, K) float, written: the dot of each pair's rows h and dh, of F
+     * elements, and 0 for pairs that are not here; then both rows are
+     * multiplied by the pair's weight. */
+    void (*expert_weigh)(struct gpt_queue *q,
+                         const struct gpt_expert_rows *rows, void *h, void *dh,
+                         int64_t f, float *dweight);
+    /* x (N, F) act, row by row, times the logistic function of gate (N) float;
+     * and its backward: dgate (N) act = the dot of each row of x, as it was
+     * before, and dx, times the function's slope; then dx and x are multiplied
+     * by the function. For a feed-forward that a gate of each token weighs. */
+    void (*gate_rows)(struct gpt_queue *q, void *x, const float *gate,
+                      int64_t n, int64_t f, enum gpt_dtype act);
+    void (*gate_rows_bwd)(struct gpt_queue *q, void *x, void *dx,
+                          const float *gate, void *dgate, int64_t n, int64_t f,
+                          enum gpt_dtype act);
     void (*xent)(struct gpt_queue *q, const struct gpt_xent *op);
     void (*xent_partial)(struct gpt_queue *q, const struct gpt_xent *op,
                          float *stats);

@@ -69,6 +69,12 @@ const char *const gpt_activations[] = {
     NULL,
 };
 
+const char *const gpt_router_scores[] = {
+    [GPT_SCORE_SOFTMAX] = "softmax",
+    [GPT_SCORE_SIGMOID] = "sigmoid",
+    NULL,
+};
+
 /* In the order of a checkpoint's JSON. `identity` is false for what a run may
  * change between two checkpoints of one model: dropout, how weights were
  * initialised, and padding, which reshaping changes. `optional` is true for
@@ -185,6 +191,35 @@ static const struct field fields[] = {
      .optional = true},
     {"shared_norm", FLAG, AT(shared_norm), 0, 1, .identity = true,
      .optional = true},
+    {"num_experts", SIZE, AT(num_experts), 0, 4096, .identity = true,
+     .optional = true},
+    {"moe_router_topk", SIZE, AT(moe_router_topk), 0, GPT_ROUTER_MOST,
+     .identity = true, .optional = true},
+    {"moe_ffn_hidden_size", SIZE, AT(moe_ffn_hidden_size), 0, 1 << 22,
+     .identity = true, .optional = true},
+    {"moe_layer_freq", LAYERS, AT(moe_layer_freq), 0, (double)GPT_LAYERS_MAX,
+     .identity = true, .optional = true, .odd = true},
+    {"moe_dense_layers", SIZE, AT(moe_dense_layers), 0, 65536,
+     .identity = true, .optional = true},
+    {"moe_shared_expert_intermediate_size", SIZE,
+     AT(moe_shared_expert_intermediate_size), 0, 1 << 22, .identity = true,
+     .optional = true},
+    {"moe_shared_expert_gate", FLAG, AT(moe_shared_expert_gate), 0, 1,
+     .identity = true, .optional = true},
+    {"moe_router_score_function", CHOICE, AT(moe_router_score_function), 0,
+     GPT_SCORE_SIGMOID, .identity = true, .optional = true,
+     .names = gpt_router_scores},
+    {"moe_router_pre_softmax", FLAG, AT(moe_router_pre_softmax), 0, 1,
+     .identity = true, .optional = true},
+    {"moe_router_expert_bias", FLAG, AT(moe_router_expert_bias), 0, 1,
+     .identity = true, .optional = true},
+    {"moe_router_topk_scaling_factor", RATE,
+     AT(moe_router_topk_scaling_factor), 0, 1e6, .identity = true,
+     .optional = true},
+    {"moe_aux_loss_coeff", RATE, AT(moe_aux_loss_coeff), 0, 1e6,
+     .identity = false, .optional = true},
+    {"moe_z_loss_coeff", RATE, AT(moe_z_loss_coeff), 0, 1e6,
+     .identity = false, .optional = true},
     {"vocab_size", SIZE, AT(vocab_size), 1, 1 << 24, .identity = true},
     {"padded_vocab_size", SIZE, AT(padded_vocab_size), 1, 1 << 25,
      .identity = false},
@@ -269,7 +304,8 @@ static int check_ranges(const struct gpt_config *c, struct gpt_err *err)
 static void settle(struct gpt_config *c)
 {
     double *const factors[] = {&c->embedding_multiplier,
-                               &c->residual_multiplier, &c->logit_multiplier};
+                               &c->residual_multiplier, &c->logit_multiplier,
+                               &c->moe_router_topk_scaling_factor};
 
     /* scores are divided by that root anyway */
     if (c->query_pre_attn_scalar == (double)c->head_size)
@@ -283,6 +319,9 @@ static void settle(struct gpt_config *c)
         c->window_attn_skip_freq = 0;
     if (c->no_rope_freq > c->num_layers && c->no_rope_freq <= GPT_LAYERS_EVERY)
         c->no_rope_freq = 0;
+    /* every layer is all of them, and every N-th of fewer leaves none */
+    if (c->moe_layer_freq == 1)
+        c->moe_layer_freq = 0;
     if (c->rotary_local_base == c->rotary_base &&
         c->rotary_scaling == GPT_SCALING_NONE)
         c->rotary_local_base = 0;
@@ -313,6 +352,8 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
         c->ffn_hidden_size =
             c->gated ? gpt_max_i64(4 * c->hidden_size * 2 / 3 / 64, 1) * 64
                      : 4 * c->hidden_size;
+    if (c->num_experts > 0 && c->moe_ffn_hidden_size == 0)
+        c->moe_ffn_hidden_size = c->ffn_hidden_size;
     if (c->padded_vocab_size == 0)
         c->padded_vocab_size =
             gpt_config_padded_vocab(c->vocab_size, divisible_by, tp);

@@ -50,6 +50,12 @@ extern const char *const gpt_normalizations[];
  * order of enum gpt_activation. */
 extern const char *const gpt_activations[];
 
+/* How a router scores the experts of a token: shares of all of them, or each by
+ * itself. */
+enum gpt_router_score { GPT_SCORE_SOFTMAX, GPT_SCORE_SIGMOID };
+/* "softmax", "sigmoid", NULL. */
+extern const char *const gpt_router_scores[];
+
 struct gpt_config {
     int64_t num_layers;          /* L */
     int64_t hidden_size;         /* C */
@@ -128,6 +134,26 @@ struct gpt_config {
     bool post_norm;              /* norms of what attention and feed-forward
                                   * give, before it is added */
     bool no_pre_norm;            /* ... and none of what they read */
+    int64_t num_experts;         /* E of a layer whose feed-forward is experts,
+                                  * of which a router gives a token some; 0:
+                                  * there are none, and what follows is 0 */
+    int64_t moe_router_topk;     /* K, experts of a token */
+    int64_t moe_ffn_hidden_size; /* of an expert */
+    int64_t moe_layer_freq;      /* layers with experts (layer_list.h): every
+                                  * so many-th, or a list with 1; 0: all */
+    int64_t moe_dense_layers;    /* the first so many have none */
+    int64_t moe_shared_expert_intermediate_size; /* of a feed-forward of all
+                                  * tokens beside the experts; 0: none */
+    bool moe_shared_expert_gate; /* ... which a gate of each token weighs */
+    int64_t moe_router_score_function; /* enum gpt_router_score */
+    bool moe_router_pre_softmax; /* experts' weights are their scores, not
+                                  * divided by those of the token's experts */
+    bool moe_router_expert_bias; /* what is added to scores to choose by, and
+                                  * not to weights: a number for each expert */
+    double moe_router_topk_scaling_factor; /* of weights; 0: 1 */
+    double moe_aux_loss_coeff;   /* of the losses of training that spread tokens
+                                  * evenly, */
+    double moe_z_loss_coeff;     /* ... and keep the router's numbers small */
     double init_std;             /* of weights; output layers / sqrt(2 L) */
     double hidden_dropout, attention_dropout;
     bool tied_embeddings;        /* output layer shares the word table */
@@ -165,6 +191,10 @@ bool gpt_config_is_long(const struct gpt_config *c, int64_t length);
 
 /* True for a layer (its global number, from 0) whose queries and keys turn. */
 bool gpt_config_turns(const struct gpt_config *c, int64_t layer);
+
+/* True for a layer (its global number, from 0) whose feed-forward is experts.
+ */
+bool gpt_config_has_experts(const struct gpt_config *c, int64_t layer);
 
 /* What words are multiplied by before positions are added; 0: by nothing. */
 float gpt_config_word_scale(const struct gpt_config *c);

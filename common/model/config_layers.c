@@ -29,6 +29,14 @@ bool gpt_config_turns(const struct gpt_config *c, int64_t layer)
            !gpt_layers_entry(c->no_rope_freq, layer, true);
 }
 
+/* Models with experts in all layers have no list. */
+bool gpt_config_has_experts(const struct gpt_config *c, int64_t layer)
+{
+    return c->num_experts > 0 && layer >= c->moe_dense_layers &&
+           (c->moe_layer_freq == 0 ||
+            gpt_layers_entry(c->moe_layer_freq, layer, true));
+}
+
 /* One function for layers, flops and what a device must be able to do: all
  * three agree on which texts are too short for a window to matter. */
 int64_t gpt_config_window(const struct gpt_config *c, int64_t layer,

@@ -148,6 +148,59 @@ static int check_places(const struct gpt_config *c, int status,
     return GPT_OK;
 }
 
+/* True when a layer of the model has experts. */
+static bool has_experts(const struct gpt_config *c)
+{
+    for (int64_t l = 0; l < c->num_layers; l++)
+        if (gpt_config_has_experts(c, l))
+            return true;
+    return false;
+}
+
+/* What an expert computes has no biases and no numbers of its own: no model of
+ * this kind has them together with experts. */
+static int check_experts(const struct gpt_config *c, int status,
+                         const char *what, struct gpt_err *err)
+{
+    const bool any = c->moe_router_topk > 0 || c->moe_ffn_hidden_size > 0 ||
+                     c->moe_layer_freq > 0 || c->moe_dense_layers > 0 ||
+                     c->moe_shared_expert_intermediate_size > 0 ||
+                     c->moe_router_score_function > 0 ||
+                     c->moe_router_pre_softmax || c->moe_router_expert_bias ||
+                     c->moe_router_topk_scaling_factor > 0 ||
+                     c->moe_aux_loss_coeff > 0 || c->moe_z_loss_coeff > 0;
+    const struct {
+        bool broken;
+        const char *rule;
+    } rules[] = {
+        {any && c->num_experts == 0,
+         "options of experts need num_experts: there is none"},
+        {c->num_experts > 0 && c->moe_router_topk == 0,
+         "num_experts needs moe_router_topk, the experts of a token"},
+        {c->moe_router_topk > c->num_experts,
+         "moe_router_topk is above num_experts"},
+        {c->num_experts > 0 && c->moe_ffn_hidden_size == 0,
+         "num_experts needs moe_ffn_hidden_size"},
+        {c->num_experts > 0 && !has_experts(c),
+         "num_experts, but no layer has experts"},
+        {c->moe_shared_expert_gate &&
+             c->moe_shared_expert_intermediate_size == 0,
+         "moe_shared_expert_gate needs moe_shared_expert_intermediate_size"},
+        {c->num_experts > 0 && !c->no_linear_bias && !c->no_mlp_bias,
+         "num_experts needs no_linear_bias or no_mlp_bias: experts have no "
+         "biases"},
+        {c->num_experts > 0 && c->activation == GPT_XIELU,
+         "num_experts excludes activation xielu"},
+        {c->num_experts > 0 && c->parallel_blocks,
+         "num_experts excludes parallel_blocks"},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(rules); i++)
+        if (rules[i].broken)
+            return gpt_fail(err, status, "%s: %s", what, rules[i].rule);
+    return GPT_OK;
+}
+
 /* Checks fields that only refine another field, which must then be set. */
 static int check_details(const struct gpt_config *c, int status,
                          const char *what, struct gpt_err *err)
@@ -216,6 +269,7 @@ int gpt_config_check(const struct gpt_config *c, int status, const char *what,
     GPT_TRY(check_scaling(c, status, what, err));
     GPT_TRY(check_places(c, status, what, err));
     GPT_TRY(check_details(c, status, what, err));
+    GPT_TRY(check_experts(c, status, what, err));
     if (c->padded_vocab_size < c->vocab_size)
         return gpt_fail(err, status,
                         "%s: padded_vocab_size (%lld) is below vocab_size "

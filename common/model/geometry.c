@@ -2,6 +2,8 @@
  * of the architecture that changes a width changes it in gpt_widths_of(). */
 #include "model/geometry.h"
 
+#include "base/num.h"
+
 /* Division comes before multiplication by the head size: a rank holds whole
  * heads and whole groups, whatever the head size divides by. */
 struct gpt_widths gpt_widths_of(const struct gpt_config *c, int64_t tp)
@@ -12,15 +14,49 @@ struct gpt_widths gpt_widths_of(const struct gpt_config *c, int64_t tp)
         .groups = c->num_query_groups / tp,
         .ffn = c->ffn_hidden_size / tp,
         .vocab = c->padded_vocab_size / tp,
+        .experts = c->num_experts / tp,
+        .expert = c->moe_ffn_hidden_size, /* each expert is one rank's */
+        .shared = c->moe_shared_expert_intermediate_size / tp,
     };
 
     w.attention = w.heads * c->head_size;
     w.keys = w.groups * c->head_size;
     w.qkv = w.attention + 2 * w.keys;
-    /* a plain activation has one input an output; a gated one has two, whose
-     * rows of weights are parameters of their own (params.c) */
-    w.ffn_in = c->gated ? 2 * w.ffn : w.ffn;
+    w.ffn_in = gpt_widths_before(c, w.ffn);
+    w.expert_in = gpt_widths_before(c, w.expert);
     return w;
+}
+
+/* A plain activation has one input an output; a gated one has two, whose rows
+ * of weights are parameters of their own, but in experts (params.c). */
+int64_t gpt_widths_before(const struct gpt_config *c, int64_t ffn)
+{
+    return c->gated ? 2 * ffn : ffn;
+}
+
+/* A model may have experts in every layer: its dense width is then only what a
+ * shared feed-forward has. */
+int64_t gpt_widths_widest(const struct gpt_config *c,
+                          const struct gpt_widths *w)
+{
+    int64_t most = 0;
+
+    for (int64_t l = 0; l < c->num_layers; l++)
+        most = gpt_max_i64(most, gpt_config_has_experts(c, l) ? w->shared
+                                                              : w->ffn);
+    return most;
+}
+
+/* The router is counted, too, as Megatron does not: its products are real. */
+int64_t gpt_widths_feed_forward(const struct gpt_config *c, int64_t layer)
+{
+    const struct gpt_widths w = gpt_widths_of(c, 1);
+
+    if (!gpt_config_has_experts(c, layer))
+        return w.ffn_in + w.ffn;
+    return w.experts + c->moe_router_topk * (w.expert_in + w.expert) +
+           gpt_widths_before(c, w.shared) + w.shared +
+           c->moe_shared_expert_gate;
 }
 
 /* The residual stream is not in the list: its width is never cut. Layers are
@@ -32,6 +68,9 @@ bool gpt_widths_divide(const struct gpt_config *c, int64_t tp,
         {"num_attention_heads", c->num_attention_heads},
         {"num_query_groups", c->num_query_groups},
         {"ffn_hidden_size", c->ffn_hidden_size},
+        {"num_experts", c->num_experts},
+        {"moe_shared_expert_intermediate_size",
+         c->moe_shared_expert_intermediate_size},
         {"padded_vocab_size", c->padded_vocab_size},
     };
 
@@ -100,14 +139,15 @@ double gpt_flops_per_token(const struct gpt_config *c, int64_t seq_length)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
     const double h = (double)w.hidden, attention = (double)w.attention;
-    double layer = h * (double)w.qkv + attention * h +
-                   h * (double)(w.ffn_in + w.ffn);
-    double keys = 0;
+    double layers = 0, keys = 0;
 
-    /* scores and values are two products; layers may have a window in turns */
-    for (int64_t l = 0; l < c->num_layers; l++)
+    /* scores and values are two products; layers may have a window, or experts,
+     * in turns */
+    for (int64_t l = 0; l < c->num_layers; l++) {
+        layers += h * (double)w.qkv + attention * h +
+                  h * (double)gpt_widths_feed_forward(c, l);
         keys += 2 * mean_keys(gpt_config_window(c, l, seq_length), seq_length);
+    }
     /* a product is multiplications and additions; backward is two products */
-    return 3 * 2 * ((double)c->num_layers * layer + attention * keys +
-                    h * (double)w.vocab);
+    return 3 * 2 * (layers + attention * keys + h * (double)w.vocab);
 }

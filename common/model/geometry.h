@@ -21,10 +21,26 @@ struct gpt_widths {
     int64_t ffn_in;    /* output of linear_fc1, before the activation */
     int64_t ffn;       /* what the activation makes of it: input of fc2 */
     int64_t vocab;     /* rows of the word table, dummies included */
+    int64_t experts;   /* of a layer; 0: no layer has any, and so the next */
+    int64_t expert_in; /* output of an expert's linear_fc1 */
+    int64_t expert;    /* input of its linear_fc2 */
+    int64_t shared;    /* the same of the feed-forward beside experts */
 };
+
+/* What a feed-forward's first product gives, where `ffn` elements are left of
+ * it by the activation. */
+int64_t gpt_widths_before(const struct gpt_config *c, int64_t ffn);
+/* The widest feed-forward of all tokens in any layer, as one rank holds it. */
+int64_t gpt_widths_widest(const struct gpt_config *c,
+                          const struct gpt_widths *w);
 
 /* c is complete. tp divides what gpt_widths_check() asks for; 1: the whole. */
 struct gpt_widths gpt_widths_of(const struct gpt_config *c, int64_t tp);
+
+/* Rows of C that a token meets in the feed-forward of a layer (its global
+ * number), those of both products of its experts alone: what its operations and
+ * their time follow from. */
+int64_t gpt_widths_feed_forward(const struct gpt_config *c, int64_t layer);
 
 /* What of the model tp ranks cannot share equally: a field of gpt_config. */
 struct gpt_undivided {

@@ -8,7 +8,10 @@
  * the order of rows: linear_qkv has, for each query group, its query heads, its
  * key, its value (Megatron's order). A gated feed-forward has two matrices,
  * linear_gate and linear_fc1, each cut by rows. They are neighbours in the flat
- * buffer, so that one product serves both (layer.c). */
+ * buffer, so that one product serves both (layer.c).
+ *
+ * The matrices of a layer's experts are one parameter, one above the other; in
+ * a gated expert's linear_fc1 the rows of its gate come first. */
 #ifndef GPT_MODEL_PARAMS_H
 #define GPT_MODEL_PARAMS_H
 
@@ -38,6 +41,7 @@ enum gpt_param_split {
     GPT_SPLIT_NONE,     /* every rank holds all of it */
     GPT_SPLIT_ROWS,     /* dimension 0: outputs */
     GPT_SPLIT_BY_GROUP, /* dimension 0, between query groups */
+    GPT_SPLIT_BY_EXPERT, /* dimension 0, between experts */
     GPT_SPLIT_COLUMNS,  /* dimension 1: inputs */
 };
 
@@ -77,6 +81,14 @@ enum gpt_param_role {
     GPT_ALPHA_N,
     GPT_FC2_WEIGHT,
     GPT_FC2_BIAS,
+    GPT_ROUTER_WEIGHT, /* of a layer with experts, in place of those above */
+    GPT_ROUTER_BIAS,
+    GPT_EXPERTS_FC1,
+    GPT_EXPERTS_FC2,
+    GPT_SHARED_ROUTER,
+    GPT_SHARED_GATE,
+    GPT_SHARED_FC1,
+    GPT_SHARED_FC2,
     GPT_POST2_WEIGHT,
     GPT_POST2_BIAS,
     GPT_FINAL_NORM_WEIGHT,
@@ -97,6 +109,7 @@ struct gpt_param {
     int64_t split_unit; /* rows or columns that one rank holds together */
     int64_t key_rows;   /* of a query group: those of its key, then as many of
                          * its value, end the unit; 0 of other splits */
+    int64_t matrices; /* that lie one above the other: experts; else 1 */
     bool vocab_rows; /* rows from vocab_size on are dummies */
     bool decay;      /* weight decay applies: matrices, not vectors, also not
                       * where there is one for each head */

@@ -12,8 +12,12 @@
 /* Which size of the model a dimension is; geometry.h has the numbers. */
 enum size {
     ONE, CHANNELS, HEAD, HEADS, GROUPS, QKV, ATTENTION, KEYS, FFN, VOCAB,
-    POSITIONS,
+    POSITIONS, EXPERTS, EXPERTS_IN, EXPERTS_OUT, EXPERT, SHARED,
 };
+
+/* The layers that have a row: all, those of dense feed-forwards, or those of
+ * experts. */
+enum layers { ALL, DENSE, SPARSE };
 
 struct kind {
     enum gpt_param_role role;
@@ -25,6 +29,7 @@ struct kind {
     enum gpt_first_write first_write;
     bool sequence_sum, heads_sum;
     bool vectors; /* each row is a vector of its own, and the whole no matrix */
+    enum layers layers;
     bool (*present)(const struct gpt_config *c); /* NULL: in every model */
 };
 
@@ -167,6 +172,26 @@ static bool has_alpha(const struct gpt_config *c)
     return c->activation == GPT_XIELU;
 }
 
+static bool has_router_bias(const struct gpt_config *c)
+{
+    return c->moe_router_expert_bias;
+}
+
+static bool has_shared(const struct gpt_config *c)
+{
+    return c->moe_shared_expert_intermediate_size > 0;
+}
+
+static bool has_shared_router(const struct gpt_config *c)
+{
+    return c->moe_shared_expert_gate;
+}
+
+static bool has_shared_gate(const struct gpt_config *c)
+{
+    return has_shared(c) && c->gated;
+}
+
 /* ---- the table ---- */
 
 /* A row begins with role, place, name and shape. Other columns are 0 unless
@@ -183,9 +208,10 @@ static bool has_alpha(const struct gpt_config *c)
  * compute its gradient from their own rows: norms, and biases that are added
  * after a sum. heads_sum marks what a rank reads with its own columns alone:
  * norms of heads, and numbers of the activation; where all heads are normed
- * together, each has weights of its own, and goes with its rank. The weights
- * of residual blocks' outputs begin smaller, as each of them adds to the
- * stream. */
+ * together, each has weights of its own, and goes with its rank. A router is
+ * one of them: a rank has the gradients of its own experts' weights. The
+ * weights of residual blocks' outputs begin smaller, as each of them adds to
+ * the stream. */
 static const struct kind kinds[] = {
     {OUTSIDE(WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight",
              VOCAB, CHANNELS),
@@ -250,23 +276,62 @@ static const struct kind kinds[] = {
      .sequence_sum = true, .present = has_norm2_bias},
     {IN_LAYER(GATE_WEIGHT, "mlp.linear_gate.weight", FFN, CHANNELS),
      .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
-     .first_write = GPT_FIRST_PRODUCT, .present = has_gate},
+     .first_write = GPT_FIRST_PRODUCT, .present = has_gate,
+     .layers = DENSE},
     {IN_LAYER(FC1_WEIGHT, "mlp.linear_fc1.weight", FFN, CHANNELS),
      .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
-     .first_write = GPT_FIRST_PRODUCT},
+     .first_write = GPT_FIRST_PRODUCT,
+     .layers = DENSE},
     {IN_LAYER(GATE_BIAS, "mlp.linear_gate.bias", FFN, ONE),
-     .split = GPT_SPLIT_ROWS, .present = has_gate_bias},
+     .split = GPT_SPLIT_ROWS, .present = has_gate_bias,
+     .layers = DENSE},
     {IN_LAYER(FC1_BIAS, "mlp.linear_fc1.bias", FFN, ONE),
-     .split = GPT_SPLIT_ROWS, .present = has_mlp_bias},
+     .split = GPT_SPLIT_ROWS, .present = has_mlp_bias,
+     .layers = DENSE},
     {IN_LAYER(ALPHA_P, "mlp.activation.alpha_p", ONE, ONE),
-     .init = GPT_INIT_ALPHA_P, .heads_sum = true, .present = has_alpha},
+     .init = GPT_INIT_ALPHA_P, .heads_sum = true, .present = has_alpha,
+     .layers = DENSE},
     {IN_LAYER(ALPHA_N, "mlp.activation.alpha_n", ONE, ONE),
-     .init = GPT_INIT_ALPHA_N, .heads_sum = true, .present = has_alpha},
+     .init = GPT_INIT_ALPHA_N, .heads_sum = true, .present = has_alpha,
+     .layers = DENSE},
     {IN_LAYER(FC2_WEIGHT, "mlp.linear_fc2.weight", CHANNELS, FFN),
      .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
-     .first_write = GPT_FIRST_PRODUCT},
+     .first_write = GPT_FIRST_PRODUCT,
+     .layers = DENSE},
     {IN_LAYER(FC2_BIAS, "mlp.linear_fc2.bias", CHANNELS, ONE),
-     .sequence_sum = true, .present = has_mlp_bias},
+     .sequence_sum = true, .present = has_mlp_bias,
+     .layers = DENSE},
+    {IN_LAYER(ROUTER_WEIGHT, "mlp.router.weight", EXPERTS, CHANNELS),
+     .init = GPT_INIT_NORMAL, .first_write = GPT_FIRST_PRODUCT,
+     .heads_sum = true, .layers = SPARSE},
+    {IN_LAYER(ROUTER_BIAS, "mlp.router.expert_bias", EXPERTS, ONE),
+     .layers = SPARSE, .present = has_router_bias},
+    {IN_LAYER(EXPERTS_FC1, "mlp.experts.linear_fc1.weight", EXPERTS_IN,
+              CHANNELS),
+     .split = GPT_SPLIT_BY_EXPERT, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT, .layers = SPARSE},
+    {IN_LAYER(EXPERTS_FC2, "mlp.experts.linear_fc2.weight", EXPERTS_OUT,
+              EXPERT),
+     .split = GPT_SPLIT_BY_EXPERT, .init = GPT_INIT_NORMAL_OUTPUT,
+     .first_write = GPT_FIRST_PRODUCT, .layers = SPARSE},
+    {IN_LAYER(SHARED_ROUTER, "mlp.shared_experts.gate_weight", ONE, CHANNELS),
+     .init = GPT_INIT_NORMAL, .first_write = GPT_FIRST_PRODUCT,
+     .heads_sum = true, .layers = SPARSE, .present = has_shared_router},
+    {IN_LAYER(SHARED_GATE, "mlp.shared_experts.linear_gate.weight", SHARED,
+              CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT, .layers = SPARSE,
+     .present = has_shared_gate},
+    {IN_LAYER(SHARED_FC1, "mlp.shared_experts.linear_fc1.weight", SHARED,
+              CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT, .layers = SPARSE,
+     .present = has_shared},
+    {IN_LAYER(SHARED_FC2, "mlp.shared_experts.linear_fc2.weight", CHANNELS,
+              SHARED),
+     .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
+     .first_write = GPT_FIRST_PRODUCT, .layers = SPARSE,
+     .present = has_shared},
     {IN_LAYER(POST2_WEIGHT, "post_mlp_layernorm.weight", CHANNELS, ONE),
      .init = GPT_INIT_ONE, .sequence_sum = true, .present = has_post_norm},
     {IN_LAYER(POST2_BIAS, "post_mlp_layernorm.bias", CHANNELS, ONE),
@@ -314,17 +379,37 @@ static int64_t size_of(const struct gpt_config *c, enum size s)
         return w.vocab;
     case POSITIONS:
         return c->max_positions + c->position_offset;
+    case EXPERTS:
+        return w.experts;
+    case EXPERTS_IN:
+        return w.experts * w.expert_in;
+    case EXPERTS_OUT:
+        return w.experts * w.hidden;
+    case EXPERT:
+        return w.expert;
+    case SHARED:
+        return w.shared;
     }
     return 0;
 }
 
-/* Query groups are kept whole: attention of a group needs its key and value. */
-static int64_t split_unit(const struct gpt_config *c,
-                          enum gpt_param_split split)
+/* Query groups are kept whole: attention of a group needs its key and value. So
+ * are experts, of which ranks have some each. */
+static int64_t split_unit(const struct gpt_config *c, const struct kind *k)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
 
-    return split == GPT_SPLIT_BY_GROUP ? w.qkv / w.groups : 1;
+    switch (k->split) {
+    case GPT_SPLIT_BY_GROUP:
+        return w.qkv / w.groups;
+    case GPT_SPLIT_BY_EXPERT:
+        return size_of(c, k->rows) / w.experts;
+    case GPT_SPLIT_NONE:
+    case GPT_SPLIT_ROWS:
+    case GPT_SPLIT_COLUMNS:
+        return 1;
+    }
+    return 1;
 }
 
 /* Fills columns that follow from others: vectors are not decayed, and rows of
@@ -339,8 +424,9 @@ static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
         .ndim = k->columns == ONE ? 1 : 2,
         .shape = {size_of(c, k->rows), size_of(c, k->columns)},
         .split = k->split,
-        .split_unit = split_unit(c, k->split),
+        .split_unit = split_unit(c, k),
         .key_rows = k->split == GPT_SPLIT_BY_GROUP ? c->head_size : 0,
+        .matrices = k->split == GPT_SPLIT_BY_EXPERT ? c->num_experts : 1,
         .vocab_rows = k->rows == VOCAB,
         .decay = k->columns != ONE && !k->vectors,
         .tied = k->role == GPT_WORD_EMBEDDING && c->tied_embeddings,
@@ -358,6 +444,14 @@ static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
                  (long long)layer, k->name);
 }
 
+/* Outside layers every row is of ALL. */
+static bool is_in_layer(const struct kind *k, const struct gpt_config *c,
+                        int64_t layer)
+{
+    return k->layers == ALL ||
+           (k->layers == SPARSE) == gpt_config_has_experts(c, layer);
+}
+
 /* Appends the rows of one place (and layer) to the table. */
 static void add_rows(struct gpt_param_table *t, const struct gpt_config *c,
                      enum gpt_param_place place, int64_t layer)
@@ -365,7 +459,8 @@ static void add_rows(struct gpt_param_table *t, const struct gpt_config *c,
     for (size_t i = 0; i < GPT_COUNT(kinds); i++) {
         const struct kind *k = &kinds[i];
 
-        if (k->place == place && (!k->present || k->present(c)))
+        if (k->place == place && (!k->present || k->present(c)) &&
+            is_in_layer(k, c, layer))
             fill_row(&t->rows[t->n++], k, layer, c);
     }
 }
