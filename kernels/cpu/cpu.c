@@ -295,7 +295,7 @@ static struct gpt_backend cpu = {
     .act_types = 1U << GPT_F32 | 1U << GPT_BF16,
     .abilities = GPT_CAN_WINDOW | GPT_CAN_CAP | GPT_CAN_SCALE_WORDS |
                  GPT_CAN_NORM_WIDE | GPT_CAN_QUANT | GPT_CAN_FP8 |
-                 GPT_CAN_CHOOSE_SUMS | GPT_CAN_NARROW_CACHE,
+                 GPT_CAN_CHOOSE_SUMS | GPT_CAN_NARROW_CACHE | GPT_CAN_EXPERTS,
     .host_memory = true,
     .logits_bytes = 128 << 20, /* large products run at full speed from here */
     .describe = cpu_describe,
@@ -348,6 +348,14 @@ static struct gpt_backend cpu = {
     .attn_bwd = cpu_bf16_attn_bwd,
     .attn_scratch = cpu_attn_scratch,
     .attn_cached = cpu_attn_cached,
+    .route = cpu_route,
+    .route_bwd = cpu_route_bwd,
+    .expert_pick = cpu_expert_pick,
+    .expert_sum = cpu_expert_sum,
+    .expert_matmul = cpu_expert_matmul,
+    .expert_weigh = cpu_expert_weigh,
+    .gate_rows = cpu_gate_rows,
+    .gate_rows_bwd = cpu_gate_rows_bwd,
     .xent = cpu_xent,
     .xent_partial = cpu_bf16_xent_partial,
     .xent_finish = cpu_bf16_xent_finish,

@@ -156,6 +156,21 @@ void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                   const struct gpt_attn_grad *grad);
 size_t cpu_attn_scratch(const struct gpt_attn *op);
 void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op);
+void cpu_route(struct gpt_queue *q, const struct gpt_route *op);
+void cpu_route_bwd(struct gpt_queue *q, const struct gpt_route *op,
+                   const struct gpt_route_grad *grad);
+void cpu_expert_pick(struct gpt_queue *q, const struct gpt_expert_rows *rows,
+                     const void *x, void *out, int64_t c);
+void cpu_expert_sum(struct gpt_queue *q, const struct gpt_expert_rows *rows,
+                    const void *x, void *y, int64_t c, bool weighed, bool add);
+void cpu_expert_matmul(struct gpt_queue *q, const struct gpt_expert_matmul *op);
+void cpu_expert_weigh(struct gpt_queue *q, const struct gpt_expert_rows *rows,
+                      void *h, void *dh, int64_t f, float *dweight);
+void cpu_gate_rows(struct gpt_queue *q, void *x, const float *gate, int64_t n,
+                   int64_t f, enum gpt_dtype act);
+void cpu_gate_rows_bwd(struct gpt_queue *q, void *x, void *dx,
+                       const float *gate, void *dgate, int64_t n, int64_t f,
+                       enum gpt_dtype act);
 void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op);
 void cpu_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
                       float *stats);
