@@ -426,18 +426,19 @@ struct gpt_route {
 /* The backward of route() takes the forward's struct, with what it wrote, and
  * dweight (N, K) float, the gradient of the weights: 0 but for pairs of experts
  * on this rank, where ranks have some each, as gradients of logits add up.
- * dlogits (N, E) act, written. Two losses of the tokens here are added to it,
- * times share (and *scale, (1) float in device memory, or NULL):
+ * dlogits (N, E) act, written. The gradient of two losses of the tokens here is
+ * added to it, times the sum of tokens' weights (N) float (and *scale, (1) float
+ * in device memory, or NULL):
  *   aux * E / (K N^2) sum_e (begin[e + 1] - begin[e]) sum_n p(n, e)
  *   z / N sum_n (ln sum_e exp(logits(n, e)))^2
  * where p are the scores, those of `sigmoid` over their sum in a token (Fedus
- * et al. 2022; Zoph et al. 2022). losses (2) float, device, or NULL: both,
- * without share and scale, are added to it. */
+ * et al. 2022; Zoph et al. 2022). losses (2) float, device: both, times that sum but
+ * without scale, are added to it. With aux and z 0 neither weights nor losses are looked at. */
 struct gpt_route_grad {
     const float *dweight;
     void *dlogits;
-    float aux, z, share;
-    const float *scale;
+    float aux, z;
+    const float *weights, *scale;
     float *losses;
 };
 
@@ -749,13 +750,13 @@ struct gpt_backend {
     void (*expert_weigh)(struct gpt_queue *q,
                          const struct gpt_expert_rows *rows, void *h, void *dh,
                          int64_t f, float *dweight);
-    /* x (N, F) act, row by row, times the logistic function of gate (N) float;
-     * and its backward: dgate (N) act = the dot of each row of x, as it was
-     * before, and dx, times the function's slope; then dx and x are multiplied
-     * by the function. For a feed-forward that a gate of each token weighs. */
+    /* x (N, F) act, row by row, times s, the logistic function of gate (N)
+     * float; and its backward, with that x: dgate (N) act = (1 - s) times the
+     * dot of each row of x and of dx; then dx is multiplied by s. For a
+     * feed-forward that a gate of each token weighs. */
     void (*gate_rows)(struct gpt_queue *q, void *x, const float *gate,
                       int64_t n, int64_t f, enum gpt_dtype act);
-    void (*gate_rows_bwd)(struct gpt_queue *q, void *x, void *dx,
+    void (*gate_rows_bwd)(struct gpt_queue *q, const void *x, void *dx,
                           const float *gate, void *dgate, int64_t n, int64_t f,
                           enum gpt_dtype act);
     void (*xent)(struct gpt_queue *q, const struct gpt_xent *op);

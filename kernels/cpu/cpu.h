@@ -168,7 +168,7 @@ void cpu_expert_weigh(struct gpt_queue *q, const struct gpt_expert_rows *rows,
                       void *h, void *dh, int64_t f, float *dweight);
 void cpu_gate_rows(struct gpt_queue *q, void *x, const float *gate, int64_t n,
                    int64_t f, enum gpt_dtype act);
-void cpu_gate_rows_bwd(struct gpt_queue *q, void *x, void *dx,
+void cpu_gate_rows_bwd(struct gpt_queue *q, const void *x, void *dx,
                        const float *gate, void *dgate, int64_t n, int64_t f,
                        enum gpt_dtype act);
 void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op);

@@ -239,11 +239,24 @@ static void route_token_back(const struct gpt_route *op,
                 op->act, d, GPT_F32, op->e);
 }
 
+/* How much the tokens' losses count together. */
+static float weight_of(const struct gpt_route *op,
+                       const struct gpt_route_grad *grad)
+{
+    double sum = 0;
+
+    for (int64_t n = 0; n < op->n; n++)
+        sum += (double)grad->weights[n];
+    return (float)sum;
+}
+
 void cpu_route_bwd(struct gpt_queue *q, const struct gpt_route *op,
                    const struct gpt_route_grad *grad)
 {
     const int64_t each = 2 * op->e, blocks = cpu_row_blocks(op->n);
-    const float by = grad->share * (grad->scale ? *grad->scale : 1);
+    const bool losses = grad->aux != 0 || grad->z != 0;
+    const float share = losses ? weight_of(op, grad) : 0;
+    const float by = share * (grad->scale ? *grad->scale : 1);
     const float aux = grad->aux * (float)op->e / (float)op->k /
                       (float)op->n / (float)op->n;
     const struct loss_of_tokens of = {by * aux,
@@ -259,21 +272,21 @@ void cpu_route_bwd(struct gpt_queue *q, const struct gpt_route *op,
     for (int64_t i = 0; i < blocks; i++)
         for (int64_t n = cpu_cut(op->n, blocks, i);
              n < cpu_cut(op->n, blocks, i + 1); n++) {
-            double losses[2];
+            double parts[2];
 
             route_token_back(op, grad, &of, n,
-                             room + omp_get_thread_num() * each, losses);
-            sums[i][0] += losses[0];
-            sums[i][1] += losses[1];
+                             room + omp_get_thread_num() * each, parts);
+            sums[i][0] += parts[0];
+            sums[i][1] += parts[1];
         }
-    if (!grad->losses)
+    if (!losses)
         return;
     for (int64_t i = 1; i < blocks; i++) {
         sums[0][0] += sums[i][0];
         sums[0][1] += sums[i][1];
     }
-    grad->losses[0] += aux * (float)sums[0][0];
-    grad->losses[1] += grad->z / (float)op->n * (float)sums[0][1];
+    grad->losses[0] += share * aux * (float)sums[0][0];
+    grad->losses[1] += share * grad->z / (float)op->n * (float)sums[0][1];
 }
 
 /* ---- rows ---- */
@@ -435,7 +448,7 @@ void cpu_gate_rows(struct gpt_queue *q, void *x, const float *gate, int64_t n,
     }
 }
 
-void cpu_gate_rows_bwd(struct gpt_queue *q, void *x, void *dx,
+void cpu_gate_rows_bwd(struct gpt_queue *q, const void *x, void *dx,
                        const float *gate, void *dgate, int64_t n, int64_t f,
                        enum gpt_dtype act)
 {
@@ -446,11 +459,16 @@ void cpu_gate_rows_bwd(struct gpt_queue *q, void *x, void *dx,
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(n * f / 2))
     for (int64_t i = 0; i < n; i++) {
+        float *mine = room + omp_get_thread_num() * 2 * f;
         const float s = logistic(gate[i]);
-        const float d = weigh_rows(x, dx, i, f, s, act,
-                                   room + omp_get_thread_num() * 2 * f) *
-                        s * (1 - s);
+        const float *row = floats_of(x, i, f, act, mine);
+        float *drow = is_narrow(act) ? mine + f : (float *)dx + i * f;
 
+        floats_of(dx, i, f, act, drow);
+        const float d = (1 - s) * dot_of(row, drow, f);
+        cpu_isa->scale(drow, f, s);
+        if (is_narrow(act))
+            cpu_isa->narrow((uint16_t *)dx + i * f, drow, f);
         cpu_convert((char *)dgate + (size_t)i * row_bytes(1, act), act, &d,
                     GPT_F32, 1);
     }
