@@ -412,7 +412,7 @@ struct gpt_attn_cached {
  * pair. No token is dropped. Needs GPT_CAN_EXPERTS, like all that is told of
  * experts. */
 enum { GPT_ROUTER_MOST = 64 }; /* K */
-struct gpt_route {
+struct gpt_router {
     int64_t n, e, k;
     bool sigmoid, whole;
     float scaling;
@@ -426,15 +426,16 @@ struct gpt_route {
 /* The backward of route() takes the forward's struct, with what it wrote, and
  * dweight (N, K) float, the gradient of the weights: 0 but for pairs of experts
  * on this rank, where ranks have some each, as gradients of logits add up.
- * dlogits (N, E) act, written. The gradient of two losses of the tokens here is
- * added to it, times the sum of tokens' weights (N) float (and *scale, (1) float
- * in device memory, or NULL):
+ * dlogits (N, E) act, written. The gradient of two losses of the tokens here
+ * is added to it, times the sum of weights (N) float, those of the tokens'
+ * losses, and *scale, (1) float in device memory, or NULL:
  *   aux * E / (K N^2) sum_e (begin[e + 1] - begin[e]) sum_n p(n, e)
  *   z / N sum_n (ln sum_e exp(logits(n, e)))^2
  * where p are the scores, those of `sigmoid` over their sum in a token (Fedus
- * et al. 2022; Zoph et al. 2022). losses (2) float, device: both, times that sum but
- * without scale, are added to it. With aux and z 0 neither weights nor losses are looked at. */
-struct gpt_route_grad {
+ * et al. 2022; Zoph et al. 2022). losses (2) float, device: both, times the sum
+ * of weights, are added to it. With aux and z 0 neither weights nor losses are
+ * looked at. */
+struct gpt_router_grad {
     const float *dweight;
     void *dlogits;
     float aux, z;
@@ -572,7 +573,7 @@ enum gpt_ability {
                               * amax() and fp8_scratch(), else NULL */
     GPT_CAN_CHOOSE_SUMS = 64, /* enum gpt_sums; else all are SHAPE */
     GPT_CAN_NARROW_CACHE = 128, /* struct gpt_attn_cached, narrow_cache */
-    GPT_CAN_EXPERTS = 256, /* struct gpt_route and what follows it; else the
+    GPT_CAN_EXPERTS = 256, /* struct gpt_router and what follows it; else the
                             * operations are NULL */
 };
 
@@ -730,9 +731,9 @@ struct gpt_backend {
                  enum gpt_dtype act);
     void (*clip_bwd)(struct gpt_queue *q, void *d, const void *x, int64_t n,
                      float limit, enum gpt_dtype act);
-    void (*route)(struct gpt_queue *q, const struct gpt_route *op);
-    void (*route_bwd)(struct gpt_queue *q, const struct gpt_route *op,
-                      const struct gpt_route_grad *grad);
+    void (*route)(struct gpt_queue *q, const struct gpt_router *op);
+    void (*route_bwd)(struct gpt_queue *q, const struct gpt_router *op,
+                      const struct gpt_router_grad *grad);
     /* out, a row (C) for each pair = that of its token in x (N, C) */
     void (*expert_pick)(struct gpt_queue *q, const struct gpt_expert_rows *rows,
                         const void *x, void *out, int64_t c);

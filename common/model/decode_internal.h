@@ -30,6 +30,11 @@ enum gpt_decode_buffer {
     GPT_DECODE_TOKENS,
     GPT_DECODE_POSITIONS,
     GPT_DECODE_LOGITS,
+    GPT_DECODE_EXPERTS,      /* of a layer's: the tables of the router, */
+    GPT_DECODE_EXPERT_ROWS,  /* rows of tokens and of outputs, */
+    GPT_DECODE_EXPERT_FFN,   /* and after and before the activation */
+    GPT_DECODE_EXPERT_IN,
+    GPT_DECODE_EXPERT_PAIRS, /* with tensor parallel ranks */
     GPT_DECODE_KEYS,
     GPT_DECODE_VALUES,
     /* with other ranks */
@@ -74,6 +79,8 @@ struct gpt_decoder {
     struct gpt_layer *layers;
     struct gpt_roles outer; /* what is outside layers */
     void *buffers[GPT_DECODE_BUFFERS];
+    struct gpt_expert_acts experts; /* in them, of one layer at a time */
+    struct gpt_expert_work expert_work;
     int32_t *length; /* (slots) tokens held; of the first rank, as these: */
     /* (slots, positions) and (slots): all tokens of a text, and whether its
      * keys are turned as those of a long one. NULL where no text is. */

@@ -20,6 +20,11 @@ static const char *const buffer_names[GPT_DECODE_BUFFERS] = {
     [GPT_DECODE_TOKENS] = "tokens",
     [GPT_DECODE_POSITIONS] = "positions",
     [GPT_DECODE_LOGITS] = "logits",
+    [GPT_DECODE_EXPERTS] = "routes to experts",
+    [GPT_DECODE_EXPERT_ROWS] = "rows of experts",
+    [GPT_DECODE_EXPERT_FFN] = "experts' feed-forward",
+    [GPT_DECODE_EXPERT_IN] = "experts' activations",
+    [GPT_DECODE_EXPERT_PAIRS] = "outputs of experts",
     [GPT_DECODE_KEYS] = "key cache",
     [GPT_DECODE_VALUES] = "value cache",
     [GPT_DECODE_GATHERED] = "columns of other ranks",
@@ -68,6 +73,51 @@ enum gpt_dtype gpt_decoder_cache_type(const struct gpt_decoder_options *o)
     return o->narrow_cache ? GPT_BF16 : o->act;
 }
 
+/* The next so many elements of four bytes of a block; NULL without memory. */
+static void *take(char *memory, int64_t *at, int64_t elements)
+{
+    const int64_t from = *at;
+
+    *at += gpt_round_up(elements * 4, GPT_ALIGN);
+    return memory ? memory + from : NULL;
+}
+
+/* Lays the tables of a layer's experts out in `memory`, and returns their bytes.
+ * Sizes are far below what overflows: rows are a block's, or one a text, and
+ * experts are some thousand. */
+static int64_t lay_out_experts(const struct gpt_decoder_options *o,
+                               char *memory, struct gpt_expert_acts *a,
+                               struct gpt_expert_work *work)
+{
+    const struct gpt_config *c = o->config;
+    const int64_t n = gpt_decoder_rows(o), pairs = n * c->moe_router_topk;
+    int64_t at = 0;
+
+    if (c->num_experts == 0)
+        return 0;
+    a->logits = take(memory, &at, n * c->num_experts);
+    a->weight = take(memory, &at, pairs);
+    a->expert = take(memory, &at, pairs);
+    a->begin = take(memory, &at, c->num_experts + 1);
+    a->source = take(memory, &at, pairs);
+    a->place = take(memory, &at, pairs);
+    if (c->moe_shared_expert_gate)
+        a->gate = take(memory, &at, n);
+    if (tp_size(o) > 1) {
+        work->same = take(memory, &at, pairs);
+        work->ends = take(memory, &at, 2);
+    }
+    return at;
+}
+
+static int64_t experts_bytes(const struct gpt_decoder_options *o)
+{
+    struct gpt_expert_acts acts;
+    struct gpt_expert_work work;
+
+    return lay_out_experts(o, NULL, &acts, &work);
+}
+
 /* Bytes of every buffer; false when a product overflows. The same numbers
  * predict and allocate. */
 static bool buffer_bytes(const struct gpt_decoder_options *o,
@@ -78,7 +128,9 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
     const struct gpt_widths w = gpt_widths_of(c, tp);
     /* rows whose columns ranks exchange: none where there is one */
     const int64_t rows = gpt_decoder_rows(o), shared = tp > 1 ? rows : 0;
-    const int64_t widest = gpt_max_i64(w.attention, w.ffn) * tp;
+    const int64_t ffn = gpt_widths_widest(c, &w);
+    const int64_t widest = gpt_max_i64(w.attention, ffn) * tp;
+    const int64_t pairs = rows * c->moe_router_topk;
     const int64_t act = (int64_t)gpt_dtype_bytes(o->act);
     const int64_t cached = (int64_t)gpt_dtype_bytes(gpt_decoder_cache_type(o));
     int64_t cache_rows = 0;
@@ -94,8 +146,8 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
         [GPT_DECODE_BLOCK] = {rows, w.hidden, act},
         [GPT_DECODE_QKV] = {rows, w.qkv, act},
         [GPT_DECODE_ATTENTION] = {rows, w.attention, act},
-        [GPT_DECODE_FFN] = {rows, w.ffn, act},
-        [GPT_DECODE_FFN_IN] = {rows, w.ffn_in, act},
+        [GPT_DECODE_FFN] = {rows, ffn, act},
+        [GPT_DECODE_FFN_IN] = {rows, gpt_widths_before(c, ffn), act},
         [GPT_DECODE_MEAN] = {rows, 1, sizeof(float)},
         [GPT_DECODE_RSTD] = {rows, 1, sizeof(float)},
         /* two numbers a row, also where no norm reads them */
@@ -105,6 +157,11 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
         /* the first rank gets those of all words */
         [GPT_DECODE_LOGITS] = {gpt_decoder_logit_rows(o), c->vocab_size,
                                sizeof(float)},
+        [GPT_DECODE_EXPERTS] = {1, experts_bytes(o), 1},
+        [GPT_DECODE_EXPERT_ROWS] = {pairs, w.hidden, act},
+        [GPT_DECODE_EXPERT_FFN] = {pairs, w.expert, act},
+        [GPT_DECODE_EXPERT_IN] = {pairs, w.expert_in, act},
+        [GPT_DECODE_EXPERT_PAIRS] = {tp > 1 ? pairs : 0, w.hidden, act},
         [GPT_DECODE_KEYS] = {cache_rows, w.keys, cached},
         [GPT_DECODE_VALUES] = {cache_rows, w.keys, cached},
         [GPT_DECODE_GATHERED] = {shared, gpt_max_i64(widest, w.hidden), act},
@@ -171,6 +228,35 @@ static int alloc_device(struct gpt_decoder *d,
     d->layer_cache_bytes =
         (size_t)(bytes[GPT_DECODE_KEYS] / layers_here(o));
     return GPT_OK;
+}
+
+/* The tables of pairs in their own order never change: they are filled once. */
+static int open_experts(struct gpt_decoder *d,
+                        const struct gpt_decoder_options *o,
+                        struct gpt_err *err)
+{
+    const int64_t pairs = gpt_decoder_rows(o) * o->config->moe_router_topk;
+    int32_t *same;
+
+    lay_out_experts(o, d->buffers[GPT_DECODE_EXPERTS], &d->experts,
+                    &d->expert_work);
+    d->experts.pre = d->buffers[GPT_DECODE_EXPERT_IN];
+    d->experts.activated = d->buffers[GPT_DECODE_EXPERT_FFN];
+    d->expert_work.rows = d->buffers[GPT_DECODE_EXPERT_ROWS];
+    d->expert_work.pairs = d->buffers[GPT_DECODE_EXPERT_PAIRS];
+    if (!d->expert_work.same)
+        return GPT_OK;
+    GPT_TRY(gpt_new(&same, (size_t)pairs + 2, sizeof(*same),
+                    "routes to experts", err));
+    for (int64_t i = 0; i < pairs; i++)
+        same[i] = (int32_t)i;
+    same[pairs + 1] = (int32_t)pairs;
+    d->be->copy_in(d->q, d->expert_work.same, same,
+                   (size_t)pairs * sizeof(*same));
+    d->be->copy_in(d->q, d->expert_work.ends, same + pairs, 2 * sizeof(*same));
+    const int status = d->be->sync(d->q, err);
+    gpt_free(same);
+    return status;
 }
 
 static int alloc_host(struct gpt_decoder *d,
@@ -285,6 +371,7 @@ int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,
     GPT_TRY_GOTO(status, alloc_host(d, o, err), fail);
     GPT_TRY_GOTO(status, be->queue_open(be, &d->q, err), fail);
     GPT_TRY_GOTO(status, alloc_device(d, o, err), fail);
+    GPT_TRY_GOTO(status, open_experts(d, o, err), fail);
     bind_weights(d, o, weights);
     d->opened = true;
     *out = d;

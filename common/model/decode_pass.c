@@ -123,6 +123,7 @@ static void run_layers(struct gpt_decoder *d, struct gpt_pass *pass,
         .att = d->buffers[GPT_DECODE_ATTENTION],
         .pre = d->buffers[GPT_DECODE_FFN_IN],
         .activated = d->buffers[GPT_DECODE_FFN],
+        .experts = d->experts,
     };
 
     for (int64_t l = 0; l < d->n_layers; l++) {
@@ -296,6 +297,7 @@ static void run_block(struct gpt_decoder *d, float *logits)
         .positions = d->buffers[GPT_DECODE_POSITIONS],
         .is_long = m->is_long,
         .work.x = d->buffers[GPT_DECODE_BLOCK],
+        .work.experts = d->expert_work,
     };
 
     d->be->copy_in(d->q, d->buffers[GPT_DECODE_POSITIONS], d->rows_pos,

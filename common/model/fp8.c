@@ -26,6 +26,8 @@ int gpt_fp8_check(const struct gpt_widths *w, int64_t n, enum gpt_dtype act,
         {"columns of attention's output", w->attention},
         {"columns of the feed-forward's first product", w->ffn_in},
         {"columns of the feed-forward", w->ffn},
+        {"columns of the shared expert's first product", w->shared_in},
+        {"columns of the shared expert", w->shared},
     };
 
     if (act != GPT_BF16)
@@ -50,6 +52,8 @@ size_t gpt_fp8_scratch(const struct gpt_backend *be,
         {w->attention, w->hidden},
         {w->hidden, w->ffn_in},
         {w->ffn, w->hidden},
+        {w->hidden, w->shared_in},
+        {w->shared, w->hidden},
     };
     size_t most = 0;
 

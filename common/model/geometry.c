@@ -24,6 +24,7 @@ struct gpt_widths gpt_widths_of(const struct gpt_config *c, int64_t tp)
     w.qkv = w.attention + 2 * w.keys;
     w.ffn_in = gpt_widths_before(c, w.ffn);
     w.expert_in = gpt_widths_before(c, w.expert);
+    w.shared_in = gpt_widths_before(c, w.shared);
     return w;
 }
 
@@ -55,8 +56,7 @@ int64_t gpt_widths_feed_forward(const struct gpt_config *c, int64_t layer)
     if (!gpt_config_has_experts(c, layer))
         return w.ffn_in + w.ffn;
     return w.experts + c->moe_router_topk * (w.expert_in + w.expert) +
-           gpt_widths_before(c, w.shared) + w.shared +
-           c->moe_shared_expert_gate;
+           w.shared_in + w.shared + c->moe_shared_expert_gate;
 }
 
 /* The residual stream is not in the list: its width is never cut. Layers are

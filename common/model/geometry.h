@@ -24,7 +24,8 @@ struct gpt_widths {
     int64_t experts;   /* of a layer; 0: no layer has any, and so the next */
     int64_t expert_in; /* output of an expert's linear_fc1 */
     int64_t expert;    /* input of its linear_fc2 */
-    int64_t shared;    /* the same of the feed-forward beside experts */
+    int64_t shared_in; /* the same two of the feed-forward beside experts */
+    int64_t shared;
 };
 
 /* What a feed-forward's first product gives, where `ffn` elements are left of

@@ -8,11 +8,12 @@
  *
  * The variants of a layer meet here alone: site2() says what the feed-forward
  * reads, post_site1() and post_site2() norm what a block gives, feed_forward()
- * and feed_forward_backward() hold the activation, norm_site.c chooses the
- * norm. A bias that the parameter table does not have is NULL. So is a norm:
+ * and feed_forward_backward() hold the activation, or lead to experts.c,
+ * norm_site.c chooses the norm. A bias that the parameter table does not have is NULL. So is a norm:
  * what is read is then the stream itself. */
 #include "model/layer.h"
 
+#include "model/experts.h"
 #include "model/heads.h"
 #include "model/linear.h"
 #include "model/norm_site.h"
@@ -115,36 +116,14 @@ static struct gpt_norm_site post_site2(const struct gpt_layer *layer,
 
 /* ---- feed-forward ---- */
 
-/* True when `count` elements at `a` end where `b` begins, or there is
- * neither. */
-static bool are_neighbours(const struct gpt_pass *pass, const void *a,
-                           const void *b, int64_t count)
-{
-    return !a || (const char *)a + (size_t)count * gpt_dtype_bytes(pass->act) ==
-                     (const char *)b;
-}
-
-/* Gate and fc1 are one product wherever no gap is between them in the flat
- * buffer, which aligns slices to 64 elements: one large product is faster than
- * two, and its sum is rounded once. */
 static struct gpt_linear fc1_parts(const struct gpt_layer *layer,
                                    const struct gpt_pass *pass)
 {
-    const struct gpt_widths *w = &pass->widths;
-    void *const *at = layer->w.at;
-
-    if (!pass->config->gated)
-        return gpt_linear_one(GPT_FC1_WEIGHT, GPT_FC1_BIAS, w->ffn);
-    if (are_neighbours(pass, at[GPT_GATE_WEIGHT], at[GPT_FC1_WEIGHT],
-                       w->ffn * w->hidden) &&
-        are_neighbours(pass, at[GPT_GATE_BIAS], at[GPT_FC1_BIAS], w->ffn))
-        return gpt_linear_one(GPT_GATE_WEIGHT, GPT_GATE_BIAS, w->ffn_in);
-    return (struct gpt_linear){
-        .part = {{GPT_GATE_WEIGHT, GPT_GATE_BIAS, w->ffn, 0},
-                 {GPT_FC1_WEIGHT, GPT_FC1_BIAS, w->ffn, w->ffn}},
-        .n = 2,
-        .width = w->ffn_in,
+    static const struct gpt_linear_roles roles = {
+        GPT_GATE_WEIGHT, GPT_GATE_BIAS, GPT_FC1_WEIGHT, GPT_FC1_BIAS,
     };
+
+    return gpt_linear_before(pass, &layer->w, &roles, pass->widths.ffn);
 }
 
 /* GELU in its tanh form is part of the products around it, which add a bias on
@@ -192,6 +171,11 @@ static void feed_forward(const struct gpt_layer *layer,
 {
     struct gpt_linear parts = fc1_parts(layer, pass);
     const void *x = gpt_pass_gather(pass, y);
+
+    if (gpt_layer_has_experts(layer)) {
+        gpt_experts_forward(layer, pass, acts, x);
+        return;
+    }
 
     if (is_fused(layer, pass)) {
         gpt_linear_gelu(pass, &layer->w, &parts, x, acts->pre,
@@ -267,9 +251,13 @@ static void add_feed_forward(const struct gpt_layer *layer,
     if (parallel)
         gpt_linear_partial(&own, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
                            pass->widths.attention, acts->att, false);
-    gpt_linear_partial(&own, &layer->w, GPT_FC2_WEIGHT, GPT_FC2_BIAS,
-                       pass->widths.ffn, acts->activated, parallel);
-    gpt_linear_sum(&own);
+    if (gpt_layer_has_experts(layer)) {
+        gpt_experts_output(layer, &own, acts);
+    } else {
+        gpt_linear_partial(&own, &layer->w, GPT_FC2_WEIGHT, GPT_FC2_BIAS,
+                           pass->widths.ffn, acts->activated, parallel);
+        gpt_linear_sum(&own);
+    }
     if (parallel)
         gpt_linear_add_bias(&own, &layer->w, GPT_PROJ_BIAS);
     gpt_linear_add_bias(&own, &layer->w, GPT_FC2_BIAS);
@@ -385,6 +373,10 @@ static void feed_forward_backward(const struct gpt_layer *layer,
 {
     const struct gpt_linear parts = fc1_parts(layer, pass);
 
+    if (gpt_layer_has_experts(layer)) {
+        gpt_experts_backward(layer, pass, acts, norm2);
+        return;
+    }
     activation_backward(layer, pass, acts);
     if (pass->selective)
         gpt_norm_site_again(pass, norm2);

@@ -25,6 +25,17 @@ struct gpt_norm_acts {
     float *mean, *rstd; /* (rows) */
 };
 
+/* What one microbatch keeps of experts, of a layer that has them: K experts a
+ * token, E on all ranks, F' and F their widths. Tables are those of struct
+ * gpt_route; rows are those of this rank's experts. */
+struct gpt_expert_acts {
+    float *logits, *weight;                   /* (N, E), (N, K) */
+    int32_t *expert, *begin, *source, *place; /* (N, K), (E + 1), (N K) */
+    void *pre;       /* (N K, F') act: linear_fc1's output */
+    void *activated; /* (N K, F) act: after the activation */
+    float *gate;     /* (N): of the feed-forward beside experts, or NULL */
+};
+
 /* What one microbatch keeps of a layer. Layers may share what backward computes
  * again. */
 struct gpt_layer_acts {
@@ -39,6 +50,23 @@ struct gpt_layer_acts {
     void *pre;        /* (N, F') act: fc1's output, before the activation */
     void *activated;  /* (N, F) act: after it; backward leaves its gradient
                        * there where the product does not take the slope */
+    struct gpt_expert_acts experts; /* beside which the last two are those of
+                                     * the feed-forward of all tokens */
+};
+
+/* Buffers of experts that all layers share. */
+struct gpt_expert_work {
+    void *rows; /* (N K, C) act: of tokens, of outputs, and their gradients */
+    void *dactivated; /* (max(N K F, N shared)) act: gradients behind the
+                       * activation */
+    void *dpre;       /* (N K, F') act: and in front of it */
+    void *dlogits;    /* (N, E) act: of the router; then (N) of the gate */
+    float *dweight;   /* (N, K) */
+    float *losses;    /* (2): of routers, since they were zeroed */
+    /* generation over tensor parallel ranks: experts.c */
+    void *pairs;         /* (N K, C) act */
+    int32_t *same;       /* (N K): 0, 1, ... */
+    int32_t *ends;       /* (2): 0, N K */
 };
 
 /* Buffers shared by all layers; x is also what a block hands to the next norm
@@ -52,6 +80,7 @@ struct gpt_layer_work {
                    * gathered from all ranks */
     void *part;   /* (N, C) act: with sequence parallelism, this rank's part of
                    * a sum; `all` where there is no backward */
+    struct gpt_expert_work experts;
     float *dots;   /* (N, 2): what their backward sums over the ranks */
     float *amax;   /* (GPT_N_LINEAR_TENSORS): of the linear layer at hand, where
                     * its products are of eight bits */
@@ -99,6 +128,9 @@ struct gpt_pass {
     bool selective;           /* GPT_RECOMPUTE_SELECTIVE */
     float beta;               /* of weight gradients: 0 overwrites, 1 adds */
     const int32_t *doc_start; /* (B, T) device, or NULL */
+    const float *weights;     /* (N) device: of losses, which those of routers
+                               * count like; scale (1) as well, or NULL */
+    const float *scale;
     const int32_t *positions; /* (N) device, or NULL: row n mod T */
     bool is_long; /* texts, as gpt_config_is_long() has it */
     /* Generation: attention goes to this cache instead; NULL in training. */

@@ -8,6 +8,39 @@ static void *part_at(const struct gpt_pass *pass,
     return (char *)rows + (size_t)part->at * gpt_dtype_bytes(pass->act);
 }
 
+/* True when `count` elements at `a` end where `b` begins, or there is
+ * neither. */
+static bool are_neighbours(const struct gpt_pass *pass, const void *a,
+                           const void *b, int64_t count)
+{
+    return !a || (const char *)a + (size_t)count * gpt_dtype_bytes(pass->act) ==
+                     (const char *)b;
+}
+
+/* Gate and fc1 are one product wherever no gap is between them in the flat
+ * buffer, which aligns slices to 64 elements: one large product is faster than
+ * two, and its sum is rounded once. */
+struct gpt_linear gpt_linear_before(const struct gpt_pass *pass,
+                                    const struct gpt_roles *w,
+                                    const struct gpt_linear_roles *roles,
+                                    int64_t ffn)
+{
+    void *const *at = w->at;
+
+    if (!pass->config->gated)
+        return gpt_linear_one(roles->fc1, roles->fc1_bias, ffn);
+    if (are_neighbours(pass, at[roles->gate], at[roles->fc1],
+                       ffn * pass->widths.hidden) &&
+        are_neighbours(pass, at[roles->gate_bias], at[roles->fc1_bias], ffn))
+        return gpt_linear_one(roles->gate, roles->gate_bias, 2 * ffn);
+    return (struct gpt_linear){
+        .part = {{roles->gate, roles->gate_bias, ffn, 0},
+                 {roles->fc1, roles->fc1_bias, ffn, ffn}},
+        .n = 2,
+        .width = 2 * ffn,
+    };
+}
+
 /* ---- factors of eight bits ---- */
 
 /* A tensor that ranks share has one scale: a product then rounds as that of one

@@ -29,6 +29,16 @@ static inline struct gpt_linear gpt_linear_one(enum gpt_param_role weight,
     return (struct gpt_linear){{{weight, bias, out, 0}}, 1, out};
 }
 
+/* The first product of a feed-forward of `ffn` elements after its activation;
+ * gate, bias: what its roles are, where the model is gated, and has biases. */
+struct gpt_linear_roles {
+    enum gpt_param_role gate, gate_bias, fc1, fc1_bias;
+};
+struct gpt_linear gpt_linear_before(const struct gpt_pass *pass,
+                                    const struct gpt_roles *w,
+                                    const struct gpt_linear_roles *roles,
+                                    int64_t ffn);
+
 /* What the products of a linear layer read. */
 enum gpt_linear_tensor {
     GPT_LINEAR_X,

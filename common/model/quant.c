@@ -26,10 +26,18 @@ struct gpt_quant_store {
 enum { LINE = 64, MOST = 127 };
 
 /* Rows of the position table are added to floats, one a token; rounding them
- * saves nothing that is read. */
+ * saves nothing that is read. A router is small, and decides by differences of
+ * sums that rounding would change. */
 static bool is_matrix(const struct gpt_slice *s)
 {
-    return s->param->decay && s->param->role != GPT_POSITION_EMBEDDING;
+    switch (s->param->role) {
+    case GPT_POSITION_EMBEDDING:
+    case GPT_ROUTER_WEIGHT:
+    case GPT_SHARED_ROUTER:
+        return false;
+    default:
+        return s->param->decay;
+    }
 }
 
 /* Scales of a row. The last group of a row may be shorter: a group never runs
@@ -76,9 +84,13 @@ static int64_t arranged_bytes(struct gpt_backend *be, const struct gpt_slice *s,
                               struct gpt_quant_form form)
 {
     const struct gpt_quant w = quant_of(form);
+    /* experts are multiplied one by one: each begins at a whole number of
+     * blocks of rows, or the matrix stays in rows */
+    const bool cuts = s->param->matrices > 1 && s->param->split_unit % 32 != 0;
 
-    return is_matrix(s) ? (int64_t)be->quant_bytes(&w, s->shape[0], s->shape[1])
-                        : 0;
+    return is_matrix(s) && !cuts
+               ? (int64_t)be->quant_bytes(&w, s->shape[0], s->shape[1])
+               : 0;
 }
 
 /* Where scales begin in a slice's place. */
@@ -317,7 +329,10 @@ void gpt_quant_store_bind(const struct gpt_quant_store *s, int64_t layer,
         if (slice->param->layer != layer)
             continue;
         roles->at[slice->param->role] = mem;
-        if (!is_matrix(slice))
+        /* floats in rows are no form of their own */
+        if (!is_matrix(slice) ||
+            (s->form.type == GPT_F32 &&
+             arranged_bytes(s->be, slice, s->form) == 0))
             continue;
         struct gpt_quant *w = &roles->quant[slice->param->role];
 

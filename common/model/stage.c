@@ -134,12 +134,14 @@ struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
         .beta = chunk->fresh ? 0.0F : 1.0F,
         .is_long = gpt_config_is_long(s->o.config, s->o.exec.seq_length),
         .doc_start = s->o.exec.documents ? slot->in.doc_start : NULL,
+        .weights = slot->in.weight,
+        .scale = gpt_stage_scale_of(s),
         .work = s->work,
     };
 }
 
 /* A stage copies what its chunk reads: middle chunks only the sample's number,
- * for dropout, and where documents begin. */
+ * for dropout, where documents begin, and weights, where they have routers. */
 static void copy_inputs(struct gpt_stage *s, struct gpt_queue *q,
                         const struct gpt_stage_chunk *chunk,
                         struct gpt_slot *slot, const struct gpt_microbatch *mb)
@@ -159,10 +161,11 @@ static void copy_inputs(struct gpt_stage *s, struct gpt_queue *q,
         s->be->copy_in(q, in->input, mb->input, bytes);
         s->be->copy_in(q, in->position, mb->position, bytes);
     }
-    if (chunk->output) {
+    if (chunk->output)
         s->be->copy_in(q, in->target, mb->target, bytes);
+    /* losses of routers count as those of the tokens do */
+    if (chunk->output || s->work.experts.losses)
         s->be->copy_in(q, in->weight, mb->weight, bytes);
-    }
     if (s->o.exec.documents)
         s->be->copy_in(q, in->doc_start, mb->doc_start, bytes);
 }

@@ -246,7 +246,7 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
         .weight = slot->in.weight + i,
         .loss = slot->loss + i,
         .grad = grad,
-        .scale = *s->host_scale != 0 ? s->scale : NULL,
+        .scale = gpt_stage_scale_of(s),
         .smoothing = grad ? s->o.exec.label_smoothing : 0,
         .z_loss = grad ? s->o.exec.z_loss : 0,
     };

@@ -95,6 +95,13 @@ static inline bool gpt_stage_selective(const struct gpt_stage *s)
     return s->o.exec.recompute == GPT_RECOMPUTE_SELECTIVE;
 }
 
+/* What losses are multiplied by, on the device; NULL: nothing is. A prediction
+ * has no memory for it. */
+static inline const float *gpt_stage_scale_of(const struct gpt_stage *s)
+{
+    return s->host_scale && *s->host_scale != 0 ? s->scale : NULL;
+}
+
 /* The pass of the microbatch in `slot`, as its layers see it. */
 struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
                                const struct gpt_stage_chunk *chunk,

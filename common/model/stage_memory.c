@@ -50,10 +50,62 @@ static void bind_statistics(const struct gpt_stage *s, struct gpt_binder *b,
     norm->rstd = take_block(b, kind, s->rows.kept, 1, sizeof(float));
 }
 
+/* In place of a layer's number: what any layer of the model needs. */
+enum { ANY = -1 };
+
+static bool has_experts(const struct gpt_stage *s, int64_t layer)
+{
+    return layer == ANY ? s->o.config->num_experts > 0
+                        : gpt_config_has_experts(s->o.config, layer);
+}
+
+/* The width of a layer's feed-forward of all tokens, after the activation. */
+static int64_t ffn_of(const struct gpt_stage *s, int64_t layer)
+{
+    if (layer == ANY)
+        return gpt_widths_widest(s->o.config, &s->widths);
+    return has_experts(s, layer) ? s->widths.shared : s->widths.ffn;
+}
+
+static int64_t first_layer(const struct gpt_stage *s,
+                           const struct gpt_stage_chunk *chunk)
+{
+    return s->o.layout.chunk[chunk - s->chunks].first_layer;
+}
+
+/* A row for each pair of a token and one of its experts. All experts of a token
+ * may be this rank's. */
+static void *take_pairs(const struct gpt_stage *s, struct gpt_binder *b,
+                        enum gpt_memory_kind kind, int64_t width)
+{
+    return take_block(b, kind, s->rows.n * s->o.config->moe_router_topk, width,
+                      gpt_dtype_bytes(s->o.exec.act));
+}
+
+/* Tables of the router are small, and are kept with its logits, from which
+ * backward computes scores again. */
+static void bind_experts(const struct gpt_stage *s, struct gpt_binder *b,
+                         enum gpt_memory_kind kind, struct gpt_expert_acts *a)
+{
+    const struct gpt_config *c = s->o.config;
+    const int64_t n = s->rows.n, k = c->moe_router_topk;
+
+    a->logits = take_block(b, kind, n, c->num_experts, sizeof(float));
+    a->weight = take_block(b, kind, n, k, sizeof(float));
+    a->expert = take_block(b, kind, n, k, sizeof(int32_t));
+    a->begin = take_block(b, kind, c->num_experts + 1, 1, sizeof(int32_t));
+    a->source = take_block(b, kind, n, k, sizeof(int32_t));
+    a->place = take_block(b, kind, n, k, sizeof(int32_t));
+    a->pre = take_pairs(s, b, kind, s->widths.expert_in);
+    if (c->moe_shared_expert_gate)
+        a->gate = take_block(b, kind, n, 1, sizeof(float));
+}
+
 /* What selective recomputation keeps of a layer, beside the residual stream in
  * front of it (norm1.r): results of products, which take long to make again. */
 static void bind_products(const struct gpt_stage *s, struct gpt_binder *b,
-                          enum gpt_memory_kind kind, struct gpt_layer_acts *a)
+                          enum gpt_memory_kind kind, int64_t layer,
+                          struct gpt_layer_acts *a)
 {
     const struct gpt_config *c = s->o.config;
 
@@ -74,13 +126,16 @@ static void bind_products(const struct gpt_stage *s, struct gpt_binder *b,
         a->post2.r = take_rows(s, b, kind);
         bind_statistics(s, b, kind, &a->post2);
     }
-    a->pre = take_all(s, b, kind, s->widths.ffn_in);
+    a->pre = take_all(s, b, kind, gpt_widths_before(c, ffn_of(s, layer)));
+    if (has_experts(s, layer))
+        bind_experts(s, b, kind, &a->experts);
 }
 
 /* The rest, which selective recomputation makes again from these. Backward is
  * through with norm2.y before it makes norm1.y, so that they share a block. */
 static void bind_derived(const struct gpt_stage *s, struct gpt_binder *b,
-                         enum gpt_memory_kind kind, struct gpt_layer_acts *a)
+                         enum gpt_memory_kind kind, int64_t layer,
+                         struct gpt_layer_acts *a)
 {
     if (!s->o.config->no_pre_norm)
         a->norm1.y = take_rows(s, b, kind);
@@ -96,7 +151,9 @@ static void bind_derived(const struct gpt_stage *s, struct gpt_binder *b,
                          s->o.config->no_pre_norm
                      ? a->norm1.y
                      : take_rows(s, b, kind);
-    a->activated = take_all(s, b, kind, s->widths.ffn);
+    a->activated = take_all(s, b, kind, ffn_of(s, layer));
+    if (has_experts(s, layer))
+        a->experts.activated = take_pairs(s, b, kind, s->widths.expert);
 }
 
 /* What the layers of a group share while backward is there. The first one's
@@ -106,12 +163,12 @@ static void bind_shared(const struct gpt_stage *s, struct gpt_binder *b)
     for (int64_t i = 0; i < s->group; i++) {
         struct gpt_layer_acts *a = &s->shared[i];
 
-        bind_derived(s, b, GPT_MEM_WORKSPACE, a);
+        bind_derived(s, b, GPT_MEM_WORKSPACE, ANY, a);
         if (gpt_stage_selective(s))
             continue;
         if (i > 0)
             a->norm1.r = take_rows(s, b, GPT_MEM_WORKSPACE);
-        bind_products(s, b, GPT_MEM_WORKSPACE, a);
+        bind_products(s, b, GPT_MEM_WORKSPACE, ANY, a);
     }
 }
 
@@ -122,6 +179,7 @@ static void bind_layer(const struct gpt_stage *s, struct gpt_binder *b,
                        const struct gpt_slot *slot, int64_t i)
 {
     struct gpt_layer_acts *a = &slot->layers[i];
+    const int64_t layer = first_layer(s, chunk) + i;
     int64_t first = gpt_stage_group(s, chunk, i);
     bool again = i < chunk->recomputed;
 
@@ -131,9 +189,9 @@ static void bind_layer(const struct gpt_stage *s, struct gpt_binder *b,
     if (i == first)
         a->norm1.r = take_rows(s, b, GPT_MEM_ACTIVATIONS);
     if (!again)
-        bind_products(s, b, GPT_MEM_ACTIVATIONS, a);
+        bind_products(s, b, GPT_MEM_ACTIVATIONS, layer, a);
     if (!again && !gpt_stage_selective(s))
-        bind_derived(s, b, GPT_MEM_ACTIVATIONS, a);
+        bind_derived(s, b, GPT_MEM_ACTIVATIONS, layer, a);
     /* attention adds nothing to the stream before the feed-forward reads it */
     if (s->o.config->parallel_blocks)
         a->norm2.r = a->norm1.r;
@@ -180,6 +238,12 @@ static void bind_slot(const struct gpt_stage *s, struct gpt_binder *b,
     bind_inputs(s, b, chunk, slot);
 }
 
+/* The widest output of a first product of all tokens. */
+static int64_t widest_in(const struct gpt_stage *s)
+{
+    return gpt_widths_before(s->o.config, ffn_of(s, ANY));
+}
+
 /* Norms, attention, sums of biases, the embedding and products never run at the
  * same time: one scratch serves all. All layers have the same shapes, so the
  * first one speaks for all. */
@@ -199,7 +263,7 @@ static size_t scratch_bytes(const struct gpt_stage *s)
                                      ? s->widths.attention + s->widths.keys
                                      : c->head_size)
                    : 0,
-        c->gated ? (size_t)s->widths.ffn_in * sizeof(float) : 0,
+        c->gated ? (size_t)widest_in(s) * sizeof(float) : 0,
         chunk->embedding
             ? s->be->embed_scratch(pass.n, s->widths.hidden,
                                    c->position_embedding ==
@@ -211,6 +275,26 @@ static size_t scratch_bytes(const struct gpt_stage *s)
     for (size_t i = 0; i < GPT_COUNT(needs); i++)
         most = needs[i] > most ? needs[i] : most;
     return most;
+}
+
+/* Gradients of a layer's experts; those behind the activation have a place for
+ * the feed-forward of all tokens, which is through with it before. */
+static void bind_experts_backward(struct gpt_stage *s, struct gpt_binder *b)
+{
+    const struct gpt_config *c = s->o.config;
+    const struct gpt_widths *w = &s->widths;
+    struct gpt_expert_work *work = &s->work.experts;
+    const int64_t n = s->rows.n;
+
+    work->dactivated =
+        take_all(s, b, GPT_MEM_WORKSPACE,
+                 gpt_max_i64(c->moe_router_topk * w->expert, w->shared));
+    work->dpre = take_pairs(s, b, GPT_MEM_WORKSPACE, w->expert_in);
+    work->dlogits = take_all(s, b, GPT_MEM_WORKSPACE, c->num_experts + 1);
+    work->dweight = take_block(b, GPT_MEM_WORKSPACE, n, c->moe_router_topk,
+                               sizeof(float));
+    if (c->moe_aux_loss_coeff > 0 || c->moe_z_loss_coeff > 0)
+        work->losses = take_block(b, GPT_MEM_WORKSPACE, 2, 1, sizeof(float));
 }
 
 /* Gradients of one layer at a time, and the kernels' scratch. dy is a gradient
@@ -227,7 +311,9 @@ static void bind_backward(struct gpt_stage *s, struct gpt_binder *b)
     s->work.dy = take_all(s, b, GPT_MEM_WORKSPACE,
                           gpt_max_i64(part, w->attention));
     s->work.dwide = take_all(s, b, GPT_MEM_WORKSPACE,
-                             gpt_max_i64(w->qkv, w->ffn_in));
+                             gpt_max_i64(w->qkv, widest_in(s)));
+    if (s->o.config->num_experts > 0)
+        bind_experts_backward(s, b);
     /* one layer at a time needs them: nothing is kept of a backward */
     if (s->o.config->qk_norm_whole)
         s->work.dots =
@@ -267,6 +353,9 @@ static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
         s->work.part = take_all(s, b, GPT_MEM_WORKSPACE, s->widths.hidden);
     if (s->o.layout.chunks > 1 || !s->o.layout.has_output)
         s->out = take_rows(s, b, GPT_MEM_WORKSPACE);
+    if (s->o.config->num_experts > 0)
+        s->work.experts.rows = take_pairs(s, b, GPT_MEM_WORKSPACE,
+                                          s->widths.hidden);
     if (s->o.training)
         bind_backward(s, b);
     bind_scratch(s, b);

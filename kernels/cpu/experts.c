@@ -1,5 +1,5 @@
 /* A feed-forward of experts: which experts a token has, rows of tokens side by
- * side for each expert, and products of these rows. See struct gpt_route for
+ * side for each expert, and products of these rows. See struct gpt_router for
  * the order of things; start at cpu_route(). Rows may be float or bf16; what is
  * summed is summed in float and rounded once. Tokens, and rows, are independent
  * of each other, so that no result depends on the number of threads. */
@@ -52,7 +52,7 @@ static void score(float *scores, const float *logits, int64_t e, bool sigmoid)
         scores[i] /= sum;
 }
 
-static float bias_of(const struct gpt_route *op, int64_t e)
+static float bias_of(const struct gpt_router *op, int64_t e)
 {
     if (!op->bias)
         return 0;
@@ -72,7 +72,7 @@ static bool goes_before(const float *by, int64_t a, int64_t b)
 }
 
 /* Chooses the experts of a token: K places, which experts are sorted into. */
-static void choose(const struct gpt_route *op, const float *by, int32_t *expert)
+static void choose(const struct gpt_router *op, const float *by, int32_t *expert)
 {
     int64_t held = 0;
 
@@ -91,7 +91,7 @@ static void choose(const struct gpt_route *op, const float *by, int32_t *expert)
 }
 
 /* What the scores of a token's experts are divided by. */
-static float sum_of(const struct gpt_route *op, const float *scores,
+static float sum_of(const struct gpt_router *op, const float *scores,
                     const int32_t *expert)
 {
     float sum = 0;
@@ -102,7 +102,7 @@ static float sum_of(const struct gpt_route *op, const float *scores,
 }
 
 /* room: 2 E floats. */
-static void route_token(const struct gpt_route *op, int64_t n, float *room)
+static void route_token(const struct gpt_router *op, int64_t n, float *room)
 {
     const float *logits = op->logits + n * op->e;
     int32_t *expert = op->expert + n * op->k;
@@ -118,7 +118,7 @@ static void route_token(const struct gpt_route *op, int64_t n, float *room)
 }
 
 /* Sorts pairs by expert: counts, then places. */
-static void sort_pairs(const struct gpt_route *op)
+static void sort_pairs(const struct gpt_router *op)
 {
     const int64_t pairs = op->n * op->k;
 
@@ -136,7 +136,7 @@ static void sort_pairs(const struct gpt_route *op)
     op->begin[0] = 0;
 }
 
-void cpu_route(struct gpt_queue *q, const struct gpt_route *op)
+void cpu_route(struct gpt_queue *q, const struct gpt_router *op)
 {
     const int64_t each = 2 * op->e;
     float *room = NULL;
@@ -158,7 +158,7 @@ struct loss_of_tokens {
 
 /* Adds the gradient of the weights to dscores (E) float. With w = s / S, the
  * sum S of the token's scores, dS = -sum dw w / S. */
-static void weights_back(const struct gpt_route *op, const float *dweight,
+static void weights_back(const struct gpt_router *op, const float *dweight,
                          const float *scores, const int32_t *expert,
                          float *dscores)
 {
@@ -174,7 +174,7 @@ static void weights_back(const struct gpt_route *op, const float *dweight,
 /* The same of the loss that spreads tokens: each share of an expert costs how
  * many pairs the expert has. Scores of the logistic function are divided by
  * their sum first. */
-static double spread_back(const struct gpt_route *op, float by,
+static double spread_back(const struct gpt_router *op, float by,
                           const float *scores, float *dscores)
 {
     double sum = 0, cost = 0;
@@ -191,7 +191,7 @@ static double spread_back(const struct gpt_route *op, float by,
 }
 
 /* From scores to logits, in place. */
-static void scores_back(const struct gpt_route *op, const float *scores,
+static void scores_back(const struct gpt_router *op, const float *scores,
                         float *d)
 {
     float dot = 0;
@@ -204,7 +204,7 @@ static void scores_back(const struct gpt_route *op, const float *scores,
 }
 
 /* Adds the gradient of the loss of large logits; returns a token's part. */
-static double logits_back(const struct gpt_route *op, float by,
+static double logits_back(const struct gpt_router *op, float by,
                           const float *logits, float *d)
 {
     float most = -INFINITY, sum = 0;
@@ -220,8 +220,8 @@ static double logits_back(const struct gpt_route *op, float by,
 }
 
 /* room: 2 E floats. losses (2): what the token adds to them. */
-static void route_token_back(const struct gpt_route *op,
-                             const struct gpt_route_grad *grad,
+static void route_token_back(const struct gpt_router *op,
+                             const struct gpt_router_grad *grad,
                              const struct loss_of_tokens *by, int64_t n,
                              float *room, double losses[2])
 {
@@ -240,8 +240,8 @@ static void route_token_back(const struct gpt_route *op,
 }
 
 /* How much the tokens' losses count together. */
-static float weight_of(const struct gpt_route *op,
-                       const struct gpt_route_grad *grad)
+static float weight_of(const struct gpt_router *op,
+                       const struct gpt_router_grad *grad)
 {
     double sum = 0;
 
@@ -250,8 +250,8 @@ static float weight_of(const struct gpt_route *op,
     return (float)sum;
 }
 
-void cpu_route_bwd(struct gpt_queue *q, const struct gpt_route *op,
-                   const struct gpt_route_grad *grad)
+void cpu_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
+                   const struct gpt_router_grad *grad)
 {
     const int64_t each = 2 * op->e, blocks = cpu_row_blocks(op->n);
     const bool losses = grad->aux != 0 || grad->z != 0;

@@ -42,7 +42,13 @@ LATER = dict(qk_norm_whole=False, window_size=0, window_attn_skip_freq=0,
              no_attention_bias=False, output_bias=False, no_rope_freq=0,
              rotary_local_base=0, embedding_multiplier=0,
              residual_multiplier=0, logit_multiplier=0, rotary_query_growth=0,
-             qk_norm_turned=False, no_qkv_bias=False)
+             qk_norm_turned=False, no_qkv_bias=False, num_experts=0,
+             moe_router_topk=0, moe_ffn_hidden_size=0, moe_layer_freq=0,
+             moe_dense_layers=0, moe_shared_expert_intermediate_size=0,
+             moe_shared_expert_gate=False,
+             moe_router_score_function="softmax", moe_router_pre_softmax=False,
+             moe_router_expert_bias=False, moe_router_topk_scaling_factor=0,
+             moe_aux_loss_coeff=0, moe_z_loss_coeff=0)
 # Heads of another size than width / heads, an odd vocabulary and widths.
 LLAMA = dict(position_embedding="rope", rotary_base=100.0,
              normalization="RMSNorm", norm_epsilon=1e-6, activation="silu",
@@ -154,6 +160,25 @@ CASES = {
                    qk_norm=True, window_size=4,
                    window_attn_skip_freq="[0,1,1,0]", rotary_local_base=10,
                    rotary_scaling="linear", rotary_factor=3),
+    "mixtral": dict(**LLAMA, num_experts=5, moe_router_topk=2,
+                    moe_ffn_hidden_size=13),
+    "qwen2_moe": dict(**{**LLAMA, "num_layers": 3}, num_experts=6,
+                      moe_router_topk=3, moe_ffn_hidden_size=7,
+                      moe_layer_freq="[1,0,1]", moe_router_pre_softmax=True,
+                      moe_shared_expert_intermediate_size=11,
+                      moe_shared_expert_gate=True, moe_aux_loss_coeff=0.5,
+                      moe_z_loss_coeff=0.1, micro_batches=2, masks=True),
+    "glm4_moe": dict(**{**LLAMA, "num_layers": 3}, num_experts=7,
+                     moe_router_topk=2, moe_ffn_hidden_size=9,
+                     moe_dense_layers=1,
+                     moe_router_score_function="sigmoid",
+                     moe_router_expert_bias=True,
+                     moe_router_topk_scaling_factor=2.5,
+                     moe_shared_expert_intermediate_size=8,
+                     moe_aux_loss_coeff=0.3),
+    "experts_plain": dict(no_linear_bias=True, num_experts=3,
+                          moe_router_topk=1, moe_ffn_hidden_size=32,
+                          moe_router_pre_softmax=True, post_norm=True),
 }
 # eps is large because some gradients are zero but for rounding (a key's bias
 # shifts all scores alike), and Adam would make steps of them.
@@ -192,6 +217,8 @@ def shapes(c):
     bias, gate, qk = not c["no_linear_bias"], c["gated"], c["qk_norm"]
     pre, post, whole = not c["no_pre_norm"], c["post_norm"], c["qk_norm_whole"]
     two = pre and not c["shared_norm"]
+    experts, g, s = (c["num_experts"], c["moe_ffn_hidden_size"],
+                     c["moe_shared_expert_intermediate_size"])
     out = [("embedding.word_embeddings.weight", (v, h))]
     if c["position_embedding"] == "learned_absolute":
         out.append(("embedding.position_embeddings.weight",
@@ -200,6 +227,8 @@ def shapes(c):
         out.append(("embedding.layernorm.weight", (h,)))
         out += [("embedding.layernorm.bias", (h,))] * norm_bias
     for i in range(c["num_layers"]):
+        sparse = has_experts(c, i)
+        dense = not sparse
         out += [(f"decoder.layers.{i}.{name}", shape)
                 for name, shape, there in [
             ("input_layernorm.weight", (h,), pre),
@@ -220,12 +249,26 @@ def shapes(c):
             ("post_self_attn_layernorm.bias", (h,), post and norm_bias),
             ("pre_mlp_layernorm.weight", (h,), two),
             ("pre_mlp_layernorm.bias", (h,), two and norm_bias),
-            ("mlp.linear_gate.weight", (f, h), gate),
-            ("mlp.linear_fc1.weight", (f, h), True),
-            ("mlp.linear_gate.bias", (f,), gate and bias),
-            ("mlp.linear_fc1.bias", (f,), bias),
-            ("mlp.linear_fc2.weight", (h, f), True),
-            ("mlp.linear_fc2.bias", (h,), bias),
+            ("mlp.linear_gate.weight", (f, h), dense and gate),
+            ("mlp.linear_fc1.weight", (f, h), dense),
+            ("mlp.linear_gate.bias", (f,), dense and gate and bias),
+            ("mlp.linear_fc1.bias", (f,), dense and bias),
+            ("mlp.linear_fc2.weight", (h, f), dense),
+            ("mlp.linear_fc2.bias", (h,), dense and bias),
+            ("mlp.router.weight", (experts, h), sparse),
+            ("mlp.router.expert_bias", (experts,),
+             sparse and c["moe_router_expert_bias"]),
+            ("mlp.experts.linear_fc1.weight",
+             (experts * g * (1 + gate), h), sparse),
+            ("mlp.experts.linear_fc2.weight", (experts * h, g), sparse),
+            ("mlp.shared_experts.gate_weight", (1, h),
+             sparse and c["moe_shared_expert_gate"]),
+            ("mlp.shared_experts.linear_gate.weight", (s, h),
+             sparse and s > 0 and gate),
+            ("mlp.shared_experts.linear_fc1.weight", (s, h),
+             sparse and s > 0),
+            ("mlp.shared_experts.linear_fc2.weight", (h, s),
+             sparse and s > 0),
             ("post_mlp_layernorm.weight", (h,), post),
             ("post_mlp_layernorm.bias", (h,), post and norm_bias)] if there]
     out.append(("decoder.final_layernorm.weight", (h,)))
@@ -268,6 +311,12 @@ def is_one(freq, layer, odd):
     if isinstance(freq, str):
         return json.loads(freq)[layer] == 1
     return bool(freq and (layer + 1) % freq == 0) == odd
+
+
+def has_experts(c, layer):
+    return bool(c["num_experts"] and layer >= c["moe_dense_layers"] and
+                (c["moe_layer_freq"] == 0 or
+                 is_one(c["moe_layer_freq"], layer, True)))
 
 
 def slides(c, layer):
@@ -398,7 +447,44 @@ def feed_forward(y, p, name, c):
     return linear(up, p, name + ".linear_fc2")
 
 
-def forward(p, c, tokens, position, doc_start):
+def experts(y, p, name, c, losses):
+    """Every expert of every token; those that were not chosen weigh 0."""
+    n, top = c["num_experts"], c["moe_router_topk"]
+    x = y.flatten(0, 1)
+    logits = x @ p[name + ".router.weight"].T
+    soft = c["moe_router_score_function"] == "softmax"
+    score = logits.softmax(-1) if soft else logits.sigmoid()
+    by = score + p.get(name + ".router.expert_bias", torch.zeros(n)).detach()
+    chosen = torch.zeros_like(score).scatter(1, by.topk(top).indices, 1)
+    weight = score * chosen
+    if not c["moe_router_pre_softmax"]:
+        weight = weight / weight.sum(-1, keepdim=True)
+    weight = weight * (c["moe_router_topk_scaling_factor"] or 1)
+    first = p[name + ".experts.linear_fc1.weight"].view(n, -1, x.shape[-1])
+    second = p[name + ".experts.linear_fc2.weight"].view(n, x.shape[-1], -1)
+    inner = torch.einsum("th,efh->tef", x, first)
+    if c["gated"]:
+        gate, up = inner.chunk(2, -1)
+        inner = activation(gate, c) * up
+    else:
+        inner = activation(inner, c)
+    out = torch.einsum("tef,ehf,te->th", inner, second, weight)
+    if c["moe_shared_expert_intermediate_size"]:
+        shared = feed_forward(x, p, name + ".shared_experts", c)
+        if c["moe_shared_expert_gate"]:
+            shared = shared * torch.sigmoid(
+                x @ p[name + ".shared_experts.gate_weight"].T)
+        out = out + shared
+    tokens = x.shape[0]
+    share = (score / score.sum(-1, keepdim=True)).sum(0)
+    losses.append(c["moe_aux_loss_coeff"] * n / top / tokens ** 2 *
+                  (share * chosen.sum(0)).sum() +
+                  c["moe_z_loss_coeff"] *
+                  (logits.logsumexp(-1) ** 2).mean())
+    return out.view(y.shape)
+
+
+def forward(p, c, tokens, position, doc_start, losses):
     word = p["embedding.word_embeddings.weight"]
     x = word[tokens]
     if c["scale_embedding"]:
@@ -421,7 +507,10 @@ def forward(p, c, tokens, position, doc_start):
         stream = x if c["parallel_blocks"] else x + attended
         second = first if c["shared_norm"] else stream if not pre else \
             norm(stream, p, name + ".pre_mlp_layernorm", c)
-        forwarded = feed_forward(second, p, name + ".mlp", c)
+        if has_experts(c, i):
+            forwarded = experts(second, p, name + ".mlp", c, losses)
+        else:
+            forwarded = feed_forward(second, p, name + ".mlp", c)
         if c["post_norm"]:
             forwarded = norm(forwarded, p, name + ".post_mlp_layernorm", c)
         x = x + attended + forwarded * (c["residual_multiplier"] or 1)
@@ -454,19 +543,27 @@ def batch(c):
 
 
 def loss_of(p, c, data, logits=None):
-    total = 0
+    """That of tokens, and the one whose gradient is taken."""
+    total = routers = 0
     for i in range(c["micro_batches"]):
         x, y, position, start = (torch.tensor(a[i].astype(np.int64))
                                  for a in data[:4])
         mask = torch.tensor(data[4][i].astype(np.float64))
-        out = forward(p, c, x, position, start)
+        losses = []
+        out = forward(p, c, x, position, start, losses)
         if logits is not None:
             logits.append(out.detach().numpy())
         nll = torch.nn.functional.cross_entropy(
             out[..., :c["vocab_size"]].flatten(0, 1), y.flatten(),
             reduction="none")
         total = total + (nll * mask.flatten()).sum() / mask.sum()
-    return total / c["micro_batches"]
+        routers = routers + sum(losses)
+    return total / c["micro_batches"], (total + routers) / c["micro_batches"]
+
+
+def gradient(x):
+    """Of a parameter; zero where nothing depends on it."""
+    return torch.zeros_like(x) if x.grad is None else x.grad
 
 
 def adamw(p, c, data):
@@ -477,16 +574,16 @@ def adamw(p, c, data):
     for t in range(1, s["steps"] + 1):
         for x in p.values():
             x.grad = None
-        loss = loss_of(p, c, data)
-        loss.backward()
+        loss, whole = loss_of(p, c, data)
+        whole.backward()
         losses.append(loss.item())
         with torch.no_grad():
-            total = math.sqrt(sum((x.grad ** 2).sum().item()
+            total = math.sqrt(sum((gradient(x) ** 2).sum().item()
                                   for x in p.values()))
             norms.append(total)
             scale = min(1.0, s["clip_grad"] / (total + 1e-6))
             for k, x in p.items():
-                g = x.grad * scale
+                g = gradient(x) * scale
                 m[k] = s["beta1"] * m[k] + (1 - s["beta1"]) * g
                 v[k] = s["beta2"] * v[k] + (1 - s["beta2"]) * g * g
                 mh = m[k] / (1 - s["beta1"] ** t)
@@ -499,9 +596,9 @@ def adamw(p, c, data):
 def make(name, changes, folder):
     c = {**LATER, **BASE, **changes}
     data, logits, p = batch(c), [], weights(c)
-    loss = loss_of(p, c, data, logits)
-    loss.backward()
-    grads = [p[k].grad.numpy() for k, _ in shapes(c)]
+    loss, whole = loss_of(p, c, data, logits)
+    whole.backward()
+    grads = [gradient(p[k]).numpy() for k, _ in shapes(c)]
     after = weights(c)
     losses, norms = adamw(after, c, data)
     head = {**BASE, **changes, **STEPS, "loss": loss.item(), "losses": losses,

@@ -538,6 +538,7 @@ int main(void)
         "linear",     "dynamic", "neox", "falcon", "gemma", "squared", "relu",
         "window", "window_long", "gemma1", "gemma2", "cap_alibi", "olmo2",
         "bloom", "opt", "gptj", "cohere", "granite", "gemma3",
+        "mixtral", "qwen2_moe", "glm4_moe", "experts_plain",
     };
     struct gpt_err err;
 
