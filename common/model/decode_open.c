@@ -82,9 +82,9 @@ static void *take(char *memory, int64_t *at, int64_t elements)
     return memory ? memory + from : NULL;
 }
 
-/* Lays the tables of a layer's experts out in `memory`, and returns their bytes.
- * Sizes are far below what overflows: rows are a block's, or one a text, and
- * experts are some thousand. */
+/* Lays the tables of a layer's experts out in `memory`, and returns their
+ * bytes. Sizes are far below what overflows: rows are a block's, or one a text,
+ * and experts are some thousand. */
 static int64_t lay_out_experts(const struct gpt_decoder_options *o,
                                char *memory, struct gpt_expert_acts *a,
                                struct gpt_expert_work *work)

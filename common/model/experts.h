@@ -1,7 +1,7 @@
 /* The feed-forward of a layer that has experts, over tensor parallel ranks:
- * each rank has E / tp of them, and gives its tokens' parts of the output, which
- * are summed over the ranks as those of any feed-forward. Beside experts there
- * may be a feed-forward of all tokens, which ranks share by columns. layer.h's
+ * each rank has E / tp of them, and gives its parts of the tokens' outputs,
+ * which are summed over the ranks as those of any feed-forward. Beside experts
+ * there may be a feed-forward of all tokens, which ranks share by columns. layer.h's
  * letters and buffers. */
 #ifndef GPT_MODEL_EXPERTS_H
 #define GPT_MODEL_EXPERTS_H

@@ -72,7 +72,8 @@ static bool goes_before(const float *by, int64_t a, int64_t b)
 }
 
 /* Chooses the experts of a token: K places, which experts are sorted into. */
-static void choose(const struct gpt_router *op, const float *by, int32_t *expert)
+static void choose(const struct gpt_router *op, const float *by,
+                   int32_t *expert)
 {
     int64_t held = 0;
 

@@ -178,7 +178,7 @@ CASES = {
                      moe_aux_loss_coeff=0.3),
     "experts_plain": dict(no_linear_bias=True, num_experts=3,
                           moe_router_topk=1, moe_ffn_hidden_size=32,
-                          moe_router_pre_softmax=True, post_norm=True),
+                          moe_router_pre_softmax=True),
 }
 # eps is large because some gradients are zero but for rounding (a key's bias
 # shifts all scores alike), and Adam would make steps of them.

@@ -3,6 +3,7 @@
 #ifndef GPT_TESTS_NAIVE_H
 #define GPT_TESTS_NAIVE_H
 
+#include "base/num.h"
 #include "model/weights.h"
 #include "tests/lib/model.h"
 
@@ -203,6 +204,93 @@ static void naive_turn_layer(const struct gpt_config *c, int64_t layer,
 
 static double factor_of(double x) { return x > 0 ? x : 1; }
 
+static double logistic_of(double x) { return 1 / (1 + exp(-x)); }
+
+/* Scores of all experts, from logits, in place. */
+static void naive_scores(const struct gpt_config *c, double *score)
+{
+    double sum = 0;
+
+    for (int64_t e = 0; e < c->num_experts; e++)
+        sum += exp(score[e]);
+    for (int64_t e = 0; e < c->num_experts; e++)
+        score[e] = c->moe_router_score_function == GPT_SCORE_SIGMOID
+                       ? logistic_of(score[e])
+                       : exp(score[e]) / sum;
+}
+
+/* Leaves the scores of the K experts of the largest, with their bias, and 0 of
+ * the others. */
+static void naive_choose(const struct gpt_config *c, const float *bias,
+                         double *score)
+{
+    double *by = gpt_alloc((size_t)c->num_experts, sizeof(*by));
+    double sum = 0;
+
+    for (int64_t e = 0; e < c->num_experts; e++)
+        by[e] = score[e] + (bias ? (double)bias[e] : 0);
+    for (int64_t e = 0; e < c->num_experts; e++) {
+        int64_t before = 0;
+
+        for (int64_t o = 0; o < c->num_experts; o++)
+            before += by[o] > by[e];
+        if (before >= c->moe_router_topk)
+            score[e] = 0;
+        sum += score[e];
+    }
+    for (int64_t e = 0; e < c->num_experts; e++)
+        score[e] *= factor_of(c->moe_router_topk_scaling_factor) /
+                    (c->moe_router_pre_softmax ? 1 : sum);
+    gpt_free(by);
+}
+
+/* y (C) of a layer with experts, from x (C). */
+static void naive_experts(const struct gpt_config *c, const struct gpt_roles *w,
+                          const double *x, double *y)
+{
+    const int64_t n = c->hidden_size, f = c->moe_ffn_hidden_size;
+    const int64_t in = c->gated ? 2 * f : f;
+    const int64_t widest =
+        gpt_max_i64(f, c->moe_shared_expert_intermediate_size);
+    double *score = gpt_alloc((size_t)(c->num_experts + n + 1 + 2 * widest),
+                              sizeof(*score));
+    double *out = score + c->num_experts, *gate = out + n, *wide = gate + 1;
+    struct gpt_config own = *c;
+
+    naive_linear(x, w->at[GPT_ROUTER_WEIGHT], NULL, n, c->num_experts, score);
+    naive_scores(c, score);
+    naive_choose(c, w->at[GPT_ROUTER_BIAS], score);
+    memset(y, 0, (size_t)n * sizeof(*y));
+    own.ffn_hidden_size = f;
+    for (int64_t e = 0; e < c->num_experts; e++) {
+        float *fc1 = (float *)w->at[GPT_EXPERTS_FC1] + e * in * n;
+        float *fc2 = (float *)w->at[GPT_EXPERTS_FC2] + e * n * f;
+        struct gpt_roles expert = {.at = {NULL}};
+
+        expert.at[GPT_GATE_WEIGHT] = fc1;
+        expert.at[GPT_FC1_WEIGHT] = fc1 + (c->gated ? f * n : 0);
+        expert.at[GPT_FC2_WEIGHT] = fc2;
+        naive_feed_forward(&own, &expert, x, wide, out);
+        for (int64_t k = 0; k < n; k++)
+            y[k] += score[e] * out[k];
+    }
+    if (c->moe_shared_expert_intermediate_size > 0) {
+        struct gpt_roles shared = {.at = {NULL}};
+
+        shared.at[GPT_GATE_WEIGHT] = w->at[GPT_SHARED_GATE];
+        shared.at[GPT_FC1_WEIGHT] = w->at[GPT_SHARED_FC1];
+        shared.at[GPT_FC2_WEIGHT] = w->at[GPT_SHARED_FC2];
+        own.ffn_hidden_size = c->moe_shared_expert_intermediate_size;
+        naive_feed_forward(&own, &shared, x, wide, out);
+        *gate = INFINITY;
+        if (w->at[GPT_SHARED_ROUTER])
+            naive_linear(x, w->at[GPT_SHARED_ROUTER], NULL, n, 1, gate);
+        for (int64_t k = 0; k < n; k++)
+            y[k] += logistic_of(*gate) * out[k];
+    }
+    gpt_free(score);
+}
+
 /* x (t, C) through one layer, in place. */
 static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
 {
@@ -246,7 +334,10 @@ static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
                    w.at[shared ? GPT_NORM1_WEIGHT : GPT_NORM2_WEIGHT],
                    w.at[shared ? GPT_NORM1_BIAS : GPT_NORM2_BIAS], n, c,
                    normed);
-        naive_feed_forward(c, &w, normed, wide, y);
+        if (w.at[GPT_ROUTER_WEIGHT])
+            naive_experts(c, &w, normed, y);
+        else
+            naive_feed_forward(c, &w, normed, wide, y);
         if (c->post_norm)
             naive_norm(y, w.at[GPT_POST2_WEIGHT], w.at[GPT_POST2_BIAS], n, c,
                        y);

@@ -51,13 +51,40 @@ static struct gpt_config config(bool tied, int64_t groups)
  * 64 on any rank: gate and fc1 are two products. */
 enum variant {
     GPT2, LLAMA, NEOX, FALCON, GATED_BIASES, GEMMA2, OLMO2, BLOOM, OPT, GPTJ,
-    GRANITE, N_VARIANTS
+    GRANITE, MIXTRAL, QWEN_MOE, N_VARIANTS
 };
 __attribute__((unused))
 static const char *const variant_names[] = {"gpt2", "llama", "neox", "falcon",
                                             "gated, with biases", "gemma2",
                                             "olmo2", "bloom", "opt", "gptj",
-                                            "granite"};
+                                            "granite", "mixtral",
+                                            "qwen_moe"};
+
+/* Experts of four ranks; those of every second layer, with all that may be
+ * beside them. */
+__attribute__((unused))
+static void make_experts(struct gpt_config *c, enum variant v)
+{
+    c->position_embedding = GPT_POSITION_ROPE;
+    c->rotary_base = 100;
+    c->rotary_percent = 1;
+    c->normalization = GPT_RMSNORM;
+    c->activation = GPT_SILU;
+    c->gated = c->no_linear_bias = true;
+    c->num_experts = 8;
+    c->moe_router_topk = v == MIXTRAL ? 2 : 3;
+    c->moe_ffn_hidden_size = 20;
+    if (v == MIXTRAL)
+        return;
+    c->moe_layer_freq = 2;
+    c->moe_router_score_function = GPT_SCORE_SIGMOID;
+    c->moe_router_expert_bias = true;
+    c->moe_router_topk_scaling_factor = 1.5;
+    c->moe_shared_expert_intermediate_size = 12;
+    c->moe_shared_expert_gate = true;
+    c->moe_aux_loss_coeff = 0.1;
+    c->moe_z_loss_coeff = 0.01;
+}
 
 __attribute__((unused))
 static void make_variant(struct gpt_config *c, enum variant v)
@@ -71,6 +98,10 @@ static void make_variant(struct gpt_config *c, enum variant v)
         c->activation = GPT_RELU;
     if (v == GPT2 || v == OPT)
         return;
+    if (v == MIXTRAL || v == QWEN_MOE) {
+        make_experts(c, v);
+        return;
+    }
     if (v == BLOOM) {
         c->position_embedding = GPT_POSITION_ALIBI;
         c->embedding_norm = true;

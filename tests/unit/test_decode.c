@@ -501,6 +501,11 @@ static void test_abilities(struct model *m)
     test_cache_ability(m);
 }
 
+/* What the models with experts have in common. */
+#define EXPERTS                                                                \
+    .normalization = GPT_RMSNORM, .activation = GPT_SILU, .gated = true,       \
+    .no_linear_bias = true
+
 static const struct {
     const char *what;
     int64_t l, c, h, g, d, f, v;
@@ -564,6 +569,20 @@ static const struct {
       .window_attn_skip_freq = 3, .rotary_local_base = 10,
       .embedding_multiplier = 3, .residual_multiplier = 0.3,
       .logit_multiplier = 0.5}},
+    {"mixtral", 2, 32, 4, 2, 8, 64, 61, false, 290, GPT_POSITION_ROPE,
+     {EXPERTS, .num_experts = 5, .moe_router_topk = 2,
+      .moe_ffn_hidden_size = 64}},
+    {"qwen2_moe", 3, 30, 4, 2, 8, 40, 61, false, 40, GPT_POSITION_ROPE,
+     {EXPERTS, .num_experts = 6, .moe_router_topk = 3,
+      .moe_ffn_hidden_size = 13, .moe_layer_freq = 2,
+      .moe_router_pre_softmax = true, .moe_shared_expert_gate = true,
+      .moe_shared_expert_intermediate_size = 21}},
+    {"glm4_moe", 3, 32, 4, 2, 8, 40, 61, false, 40, GPT_POSITION_ROPE,
+     {EXPERTS, .num_experts = 9, .moe_router_topk = 2,
+      .moe_ffn_hidden_size = 32, .moe_dense_layers = 1,
+      .moe_router_score_function = GPT_SCORE_SIGMOID,
+      .moe_router_expert_bias = true, .moe_router_topk_scaling_factor = 2.5,
+      .moe_shared_expert_intermediate_size = 32}},
 };
 
 /* 12 positions of pretraining are within what the tests bring. */

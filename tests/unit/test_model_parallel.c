@@ -60,6 +60,12 @@ static const struct parallel_case parallel_cases[] = {
     {.sequence = true, .groups = 4, .b = 2, .t = 12, .variant = GRANITE,
      .recompute = GPT_RECOMPUTE_SELECTIVE},
     {.tied = true, .groups = 4, .b = 2, .t = 12, .variant = GRANITE},
+    {.groups = 4, .b = 2, .t = 12, .variant = MIXTRAL},
+    {.sequence = true, .groups = 4, .b = 2, .t = 12, .variant = QWEN_MOE},
+    {.sequence = true, .groups = 4, .b = 2, .t = 12, .variant = MIXTRAL,
+     .recompute = GPT_RECOMPUTE_UNIFORM, .recompute_layers = 2},
+    {.groups = 8, .b = 2, .t = 12, .variant = QWEN_MOE,
+     .recompute = GPT_RECOMPUTE_SELECTIVE},
     /* 2 ranks only, for the sake of time */
     {false, true, 4, 2, 12, GPT_RECOMPUTE_UNIFORM, 3,
      GPT_POSITION_LEARNED, GPT2},
@@ -75,7 +81,7 @@ static const struct parallel_case parallel_cases[] = {
      .recompute = GPT_RECOMPUTE_UNIFORM, .recompute_layers = 2},
 };
 
-enum { ALL_CASES = GPT_COUNT(parallel_cases), FIRST_CASES = 24 };
+enum { ALL_CASES = GPT_COUNT(parallel_cases), FIRST_CASES = 28 };
 
 /* What a rank found, for the parent. */
 struct finding {
