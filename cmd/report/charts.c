@@ -10,6 +10,8 @@
 static const struct gpt_chart known[] = {
     {"Loss", "nats a token",
      {"lm_loss", "validation_loss", "validation-*_loss", "test_loss"}},
+    {"Losses of routers", "without their coefficients",
+     {"load_balancing_loss", "z_loss"}},
     {"Bits a byte", "",
      {"bits_per_byte", "validation_bits_per_byte",
       "validation-*_bits_per_byte", "test_bits_per_byte"}},

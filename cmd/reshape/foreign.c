@@ -40,7 +40,7 @@ const struct gpt_foreign_option gpt_reshape_foreign[] = {
     {"bf16", MEGATRON, .means = "--target-params-dtype=bf16", .flag = true},
     {"fp16", MEGATRON, .means = "--target-params-dtype=fp16", .flag = true},
     {"target-expert-parallel-size", MEGATRON,
-     .answer = "the feed-forward layers are dense here, without experts",
+     .answer = "tensor parallel ranks share the experts, whole ones each",
      .skip = true, .only = "1"},
     {"loader-transformer-impl", MEGATRON,
      .answer = "names of tensors are recognised", .skip = true},

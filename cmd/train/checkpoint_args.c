@@ -45,6 +45,7 @@ static const struct renamed {
  * then. */
 static const char *const free_fields[] = {
     "init_std", "hidden_dropout", "attention_dropout", "seq_length",
+    "moe_aux_loss_coeff", "moe_z_loss_coeff",
 };
 
 /* A value of any kind that a row may have. */

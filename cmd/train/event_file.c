@@ -266,6 +266,8 @@ static const struct {
     double factor;
 } tags[] = {
     {"lm_loss", "lm loss", 1},
+    {"load_balancing_loss", "load_balancing_loss", 1},
+    {"z_loss", "z_loss", 1},
     {"learning_rate", "learning-rate", 1},
     {"decoupled_learning_rate", "decoupled-learning-rate", 1},
     {"global_batch_size", "batch-size", 1},

@@ -42,6 +42,7 @@
     "ranks share a layer by --tensor-model-parallel-size and "                 \
     "--sequence-parallel; whole sequences are not cut over ranks of their own"
 #define ALWAYS "that is always done"
+#define NO_CAPACITY "no token is dropped, whatever its expert has to do"
 #define ROUNDED "factors are rounded for each product"
 #define ON_DEVICE                                                              \
     "the optimizer's state is in the memory of the device; "                   \
@@ -177,24 +178,27 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
               "NCCL carries GPUs' sums, Gloo processors'"),
     ONLY("context-parallel-size", MEGATRON, "1", CUTS),
     ONLY("ds-sequence-parallel-size", DEEPSPEED, "1", CUTS),
-    ONLY("expert-model-parallel-size", MEGATRON, "1", DENSE),
-    ONLY("expert-tensor-parallel-size", MEGATRON, "1", DENSE),
-    ONLY("moe-expert-parallel-size", DEEPSPEED, "1", DENSE),
+    ONLY("expert-model-parallel-size", MEGATRON, "1", EXPERTS),
+    ONLY("expert-tensor-parallel-size", MEGATRON, "1", EXPERTS),
+    ONLY("moe-expert-parallel-size", DEEPSPEED, "1", EXPERTS),
     ONLY("encoder-tensor-model-parallel-size", OLDER, "0", DECODERS),
     ONLY("encoder-pipeline-model-parallel-size", OLDER, "0", DECODERS),
     /* only with more than one context parallel rank, which is refused above */
     SKIP_LIST("cp-comm-type", MEGATRON, CUTS),
-    ANSWER("num-experts", MEGATRON, DENSE),
-    ANSWER("moe-ffn-hidden-size", MEGATRON, DENSE),
-    ANSWER("moe-grouped-gemm", MEGATRON, DENSE),
-    ANSWER("moe-loss-coeff", DEEPSPEED, DENSE),
-    ANSWER("moe-train-capacity-factor", DEEPSPEED, DENSE),
-    ANSWER("moe-eval-capacity-factor", DEEPSPEED, DENSE),
-    ANSWER("moe-min-capacity", DEEPSPEED, DENSE),
-    ANSWER("moe-router-topk", MEGATRON, DENSE),
-    ANSWER("moe-router-load-balancing-type", MEGATRON, DENSE),
-    ANSWER("moe-aux-loss-coeff", MEGATRON, DENSE),
-    ANSWER("moe-token-dispatcher-type", MEGATRON, DENSE),
+    SKIP_FLAG("moe-grouped-gemm", MEGATRON, ALWAYS),
+    SKIP_FLAG("moe-permute-fusion", MEGATRON, ALWAYS),
+    SKIP_FLAG("moe-router-fusion", MEGATRON, ALWAYS),
+    SKIP("moe-token-dispatcher-type", MEGATRON, EXPERTS),
+    SKIP_FLAG("moe-shared-expert-overlap", MEGATRON, EXPERTS),
+    SKIP("moe-router-dtype", MEGATRON,
+         "routers' scores are of single precision"),
+    ONLY("moe-router-load-balancing-type", MEGATRON, "aux_loss",
+         "--moe-aux-loss-coeff 0 is none; the loss is of a micro batch"),
+    MEANS("moe-loss-coeff", DEEPSPEED, "--moe-aux-loss-coeff=%"),
+    ANSWER("moe-expert-capacity-factor", MEGATRON, NO_CAPACITY),
+    ANSWER("moe-train-capacity-factor", DEEPSPEED, NO_CAPACITY),
+    ANSWER("moe-eval-capacity-factor", DEEPSPEED, NO_CAPACITY),
+    ANSWER("moe-min-capacity", DEEPSPEED, NO_CAPACITY),
     ANSWER("pipeline-model-parallel-layout", MEGATRON, EVEN),
     ANSWER("account-for-embedding-in-pipeline-split", MEGATRON, EVEN),
     ANSWER("account-for-loss-in-pipeline-split", MEGATRON, EVEN),

@@ -134,11 +134,24 @@ static double attention_flops(const struct gpt_config *c, int64_t seq_length)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
     const double h = (double)w.hidden, layers = (double)c->num_layers;
-    const double products = h * (double)(w.qkv + w.ffn_in + w.ffn) +
-                            (double)w.attention * h;
+    double products = layers * h * (double)(w.qkv + w.attention);
 
+    for (int64_t l = 0; l < c->num_layers; l++)
+        products += h * (double)gpt_widths_feed_forward(c, l);
     return (gpt_flops_per_token(c, seq_length) / 3 -
-            2 * (layers * products + h * (double)w.vocab)) / layers;
+            2 * (products + h * (double)w.vocab)) / layers;
+}
+
+/* Width of a feed-forward, of the mean layer, of one of tp ranks. Products of
+ * experts are taken for one product of all rows, as wide as a token's experts:
+ * their rows are fewer, and their matrices more. */
+static double mean_ffn(const struct gpt_config *c, int64_t tp)
+{
+    double sum = 0;
+
+    for (int64_t l = 0; l < c->num_layers; l++)
+        sum += (double)gpt_widths_feed_forward(c, l);
+    return sum / (double)c->num_layers / (c->gated ? 3 : 2) / (double)tp;
 }
 
 /* Widths are those of one rank, rows those of the whole microbatch: tensor
@@ -154,12 +167,13 @@ static struct layer layer_of(const struct gpt_train_plan *p,
     const struct gpt_rows r =
         gpt_rows_of(e->micro_batch, e->seq_length, tp, e->sequence_parallel);
     const double rows = (double)r.n, hidden = (double)w.hidden;
+    const double ffn = mean_ffn(c, tp), ffn_in = c->gated ? 2 * ffn : ffn;
     struct layer l = {.forward = 0};
 
     add_linear(&l, d, rows, hidden, (double)w.qkv);
     add_linear(&l, d, rows, (double)w.attention, hidden);
-    add_linear(&l, d, rows, hidden, (double)w.ffn_in);
-    add_linear(&l, d, rows, (double)w.ffn, hidden);
+    add_linear(&l, d, rows, hidden, ffn_in);
+    add_linear(&l, d, rows, ffn, hidden);
     /* five products instead of two in backward: scores are made again */
     const double attention = rows * attention_flops(c, e->seq_length) /
                              ((double)tp * d->rate * ATTENTION_SHARE);
@@ -167,12 +181,11 @@ static struct layer layer_of(const struct gpt_train_plan *p,
     const double norms =
         2 * moving_seconds(d, 4 * d->act * (double)r.kept * hidden);
     const double activation =
-        moving_seconds(d, d->act * rows * (double)(w.ffn_in + w.ffn));
+        moving_seconds(d, d->act * rows * (ffn_in + ffn));
     const double biases = c->no_linear_bias
                               ? 0
                               : moving_seconds(d, d->act * rows *
-                                                      (double)(w.qkv +
-                                                               w.ffn_in));
+                                                      ((double)w.qkv + ffn_in));
     l.light = attention + norms + activation;
     l.forward += attention + norms + activation;
     l.backward += 2.5 * attention + 1.5 * norms + 2 * activation + biases;

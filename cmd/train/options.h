@@ -33,6 +33,7 @@ struct gpt_train_options {
     bool swiglu, geglu, squared_relu;
     const char *window_size; /* "N" or "N,0", NULL: none */
     const char *window_skip, *no_rope; /* "N" or a list, NULL: none */
+    const char *moe_layers, *moe_score;
     int64_t rotary_local_base;
     int64_t make_vocab_size_divisible_by;
     bool untie_embeddings;

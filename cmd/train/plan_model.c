@@ -4,6 +4,7 @@
 #include "cmd/train/plan.h"
 
 #include "backend.h"
+#include "base/num.h"
 #include "tokenizer/tokenizer_options.h"
 #include "model/factors.h"
 #include "model/layer_list.h"
@@ -286,6 +287,34 @@ static int plan_layers(int64_t *layers, const char *text,
     return gpt_hint(err, "the option is --%s", name);
 }
 
+/* Layers with experts. A number is Megatron's: the first of every so many
+ * layers, where a list's number is the last. */
+static int plan_experts(struct gpt_config *c, const struct gpt_train_options *o,
+                        struct gpt_err *err)
+{
+    bool *entry;
+    int64_t every;
+
+    c->moe_router_score_function = gpt_train_choice(gpt_router_scores,
+                                                    o->moe_score);
+    if (c->num_experts > 0 && c->moe_router_topk == 0)
+        c->moe_router_topk = gpt_min_i64(2, c->num_experts);
+    if (!o->moe_layers || !gpt_parse_int(o->moe_layers, &every) || every < 2)
+        return plan_layers(&c->moe_layer_freq, o->moe_layers, c, true,
+                           "moe-layer-freq", err);
+    GPT_TRY(gpt_new(&entry, (size_t)c->num_layers, sizeof(*entry), "layers",
+                    err));
+    for (int64_t l = 0; l < c->num_layers; l++)
+        entry[l] = l % every == 0;
+    c->moe_layer_freq = gpt_layers_pack(entry, c->num_layers, true);
+    gpt_free(entry);
+    if (c->moe_layer_freq < 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--moe-layer-freq %s: at most %d", o->moe_layers,
+                        GPT_LAYERS_PERIOD);
+    return GPT_OK;
+}
+
 /* Options that choose layers and choose none would do nothing. Presets are not
  * asked: --num-layers may cut their layers of another kind off. */
 static int check_layers(const struct gpt_config *c,
@@ -340,6 +369,7 @@ int gpt_train_plan_model(struct gpt_train_plan *p,
                         "window-attn-skip-freq", err));
     GPT_TRY(plan_layers(&c->no_rope_freq, o->no_rope, c, true, "no-rope-freq",
                         err));
+    GPT_TRY(plan_experts(c, o, err));
     GPT_TRY(plan_activation(c, o, args, err));
     GPT_TRY(plan_heads(c, o, args, err));
     GPT_TRY(plan_positions(c, o, args, err));

@@ -27,6 +27,7 @@ struct gpt_report {
     /* since the last line */
     int64_t steps, advanced, skipped, overflows, samples;
     double loss;
+    struct gpt_router_losses routers; /* sums */
     struct gpt_step_waits waits;
     double forward, backward, optimizer; /* seconds of steps */
     double noise_small, noise_big, batches; /* sums; batches: of their sizes */
@@ -103,6 +104,7 @@ void gpt_report_resume(struct gpt_report *r)
 /* Means over the steps since the last line. */
 struct summary {
     double ms, loss, tokens_per_second, gflops;
+    struct gpt_router_losses routers;
 };
 
 static struct summary summarise(const struct gpt_report *r)
@@ -115,6 +117,10 @@ static struct summary summarise(const struct gpt_report *r)
     return (struct summary){
         .ms = 1e3 * r->spent / (double)r->steps,
         .loss = r->loss / (double)(r->advanced ? r->advanced : 1),
+        .routers.balance =
+            r->routers.balance / (double)(r->advanced ? r->advanced : 1),
+        .routers.size =
+            r->routers.size / (double)(r->advanced ? r->advanced : 1),
         .tokens_per_second = tokens / seconds,
         .gflops = tokens * r->o.flops_per_token / seconds / 1e9,
     };
@@ -138,10 +144,16 @@ static void print_line(const struct gpt_report *r,
                        const struct summary *sum)
 {
     char loss[48] = "", throughput[64] = "", noise[64] = "", rate[64] = "";
+    char balance[48] = "", size[48] = "";
 
     /* Steps that were skipped have no loss to average. */
     if (r->advanced > 0)
         snprintf(loss, sizeof(loss), " lm loss: %.6E |", sum->loss);
+    if (r->advanced > 0 && r->o.router_balance)
+        snprintf(balance, sizeof(balance), " load_balancing_loss: %.6E |",
+                 sum->routers.balance);
+    if (r->advanced > 0 && r->o.router_size)
+        snprintf(size, sizeof(size), " z_loss: %.6E |", sum->routers.size);
     if (r->o.log_throughput)
         snprintf(throughput, sizeof(throughput),
                  r->o.gpu ? " throughput per GPU (TFLOP/s/GPU): %.1f |"
@@ -157,13 +169,13 @@ static void print_line(const struct gpt_report *r,
                  gpt_report_number(noise_scale(r)));
     gpt_log_line(" iteration %8lld/%8lld | consumed samples: %12lld |"
                  " elapsed time per iteration (ms): %.1f |%s"
-                 " learning rate: %.3E |%s global batch size: %5lld |%s"
+                 " learning rate: %.3E |%s global batch size: %5lld |%s%s%s"
                  " loss scale: %.1f | grad norm: %.3f |"
                  " number of skipped iterations: %3lld |"
                  " number of nan iterations: %3lld |%s",
                  (long long)s->iteration, (long long)r->o.train_iters,
                  (long long)s->consumed_samples, sum->ms, throughput,
-                 s->next.lr, rate, (long long)s->batch, loss,
+                 s->next.lr, rate, (long long)s->batch, loss, balance, size,
                  s->step->loss_scale,
                  gpt_report_number(s->step->grad_norm), (long long)r->skipped,
                  (long long)(r->skipped - r->overflows), noise);
@@ -260,6 +272,11 @@ static int write_line(const struct gpt_report *r,
 
     add(&l, "consumed_samples", (double)s->consumed_samples, 0);
     add(&l, "lm_loss", r->advanced ? sum->loss : (double)NAN, -1);
+    if (r->o.router_balance)
+        add(&l, "load_balancing_loss",
+            r->advanced ? sum->routers.balance : (double)NAN, -1);
+    if (r->o.router_size)
+        add(&l, "z_loss", r->advanced ? sum->routers.size : (double)NAN, -1);
     add(&l, "learning_rate", s->next.lr, -1);
     if (r->o.decoupled_lr)
         add(&l, "decoupled_learning_rate", s->next.decoupled_lr, -1);
@@ -292,6 +309,7 @@ int gpt_report_last_steps(struct gpt_report *r, struct gpt_err *err)
     const int status = write_line(r, &r->last, &sum, err);
     r->steps = r->advanced = r->skipped = r->overflows = r->samples = 0;
     r->whole.seconds += r->spent;
+    r->routers = (struct gpt_router_losses){0};
     r->spent = r->loss = r->noise_small = r->noise_big = r->batches = 0;
     r->waits = (struct gpt_step_waits){0};
     r->forward = r->backward = r->optimizer = 0;
@@ -325,6 +343,8 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     } else {
         r->advanced++;
         r->loss += s->step->loss;
+        r->routers.balance += s->step->routers.balance;
+        r->routers.size += s->step->routers.size;
         r->noise_small += s->step->noise_small;
         r->noise_big += s->step->noise_big;
         r->batches += (double)s->batch;

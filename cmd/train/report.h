@@ -14,6 +14,7 @@ struct gpt_report_options {
     int64_t seq_length;
     int64_t ranks; /* throughput is logged a rank */
     bool decoupled_lr; /* there is one to log */
+    bool router_balance, router_size; /* so are losses of routers */
     bool log_throughput, log_noise_scale, log_times;
     int64_t micro_batch; /* samples of the noise scale's microbatch */
     bool gpu; /* what a rank computes with */

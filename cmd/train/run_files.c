@@ -161,6 +161,8 @@ int gpt_run_open_report(struct gpt_run *r, struct gpt_err *err)
     struct gpt_report_options options = {
         .train_iters = r->plan.train_iters,
         .log_interval = o->log_interval,
+        .router_balance = r->plan.replica.config.moe_aux_loss_coeff > 0,
+        .router_size = r->plan.replica.config.moe_z_loss_coeff > 0,
         .flops_per_token =
             gpt_flops_per_token(&r->plan.replica.config, o->seq_length),
         .seq_length = o->seq_length,

@@ -124,6 +124,16 @@ static int64_t layers_of_chunk(const struct gpt_train_plan *plan)
         plan->replica.config.num_layers / (t->size[GPT_PP] * t->chunks), 1);
 }
 
+/* Both products of the mean layer's feed-forward, as rows of the hidden size. */
+static double mean_feed_forward(const struct gpt_config *c)
+{
+    double sum = 0;
+
+    for (int64_t l = 0; l < c->num_layers; l++)
+        sum += (double)gpt_widths_feed_forward(c, l);
+    return sum / (double)c->num_layers;
+}
+
 /* Seconds of a layer's two sums in backward, `sum` each, that are not waited
  * for: they run beside the weight gradients of qkv and fc1. Those products take
  * their share of a layer's backward, which is twice all products of forward. */
@@ -131,11 +141,12 @@ static double hidden_sums(const struct gpt_config *c, double backward,
                           double sum)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
-    const double qkv = (double)w.qkv, fc1 = (double)w.ffn_in;
+    const double qkv = (double)w.qkv, ffn = mean_feed_forward(c);
+    const double fc1 = ffn * (c->gated ? 2.0 / 3 : 0.5);
     /* Shares follow from the sizes of matrices, each of which has the hidden
      * size on its other side. Attention itself is left out, so that somewhat
      * more is shown as hidden than a GPU hides. */
-    const double all = 2 * (qkv + (double)w.attention + fc1 + (double)w.ffn);
+    const double all = 2 * (qkv + (double)w.attention + ffn);
 
     return fmin(sum, backward * qkv / all) + fmin(sum, backward * fc1 / all);
 }

@@ -14,7 +14,7 @@
 #define NEOX "GPT-NeoX"
 #define TORCHRUN "torchrun"
 
-#define DENSE "the feed-forward layers are dense here, without experts"
+#define EXPERTS "tensor parallel ranks share the experts, whole ones each"
 #define ONE_MODEL "there is one implementation of the model"
 
 /* A name that is answered alone. */

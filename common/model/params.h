@@ -109,7 +109,8 @@ struct gpt_param {
     int64_t split_unit; /* rows or columns that one rank holds together */
     int64_t key_rows;   /* of a query group: those of its key, then as many of
                          * its value, end the unit; 0 of other splits */
-    int64_t matrices; /* that lie one above the other: experts; else 1 */
+    int64_t matrices; /* of equal rows, that lie one above the other: those of
+                       * experts, and of their gates; else 1 */
     bool vocab_rows; /* rows from vocab_size on are dummies */
     bool decay;      /* weight decay applies: matrices, not vectors, also not
                       * where there is one for each head */

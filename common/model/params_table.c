@@ -412,6 +412,14 @@ static int64_t split_unit(const struct gpt_config *c, const struct kind *k)
     return 1;
 }
 
+/* Of an expert one, or two where its first one has a gate. */
+static int64_t matrices_of(const struct gpt_config *c, const struct kind *k)
+{
+    if (k->split != GPT_SPLIT_BY_EXPERT)
+        return 1;
+    return c->num_experts * (k->role == GPT_EXPERTS_FC1 && c->gated ? 2 : 1);
+}
+
 /* Fills columns that follow from others: vectors are not decayed, and rows of
  * the vocabulary may be dummies. */
 static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
@@ -426,7 +434,7 @@ static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
         .split = k->split,
         .split_unit = split_unit(c, k),
         .key_rows = k->split == GPT_SPLIT_BY_GROUP ? c->head_size : 0,
-        .matrices = k->split == GPT_SPLIT_BY_EXPERT ? c->num_experts : 1,
+        .matrices = matrices_of(c, k),
         .vocab_rows = k->rows == VOCAB,
         .decay = k->columns != ONE && !k->vectors,
         .tied = k->role == GPT_WORD_EMBEDDING && c->tied_embeddings,

@@ -55,6 +55,16 @@ void gpt_stage_begin(struct gpt_stage *s, struct gpt_queue *q)
     for (int64_t i = 0; i < s->o.layout.chunks; i++)
         s->chunks[i].fresh = true;
     s->fresh_output = true;
+    if (s->work.experts.losses)
+        s->be->zero(q, s->work.experts.losses, 2 * sizeof(float));
+}
+
+void gpt_stage_router_losses(struct gpt_stage *s, struct gpt_queue *q,
+                             float losses[2])
+{
+    losses[0] = losses[1] = 0;
+    if (s->work.experts.losses)
+        s->be->copy_out(q, losses, s->work.experts.losses, 2 * sizeof(float));
 }
 
 void gpt_stage_scale(struct gpt_stage *s, struct gpt_queue *q, float scale)

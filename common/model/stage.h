@@ -156,6 +156,13 @@ struct gpt_stage_result {
  * so that no pass over the buffer is needed to zero it. */
 void gpt_stage_begin(struct gpt_stage *stage, struct gpt_queue *q);
 
+/* Copies the losses of routers of the backwards since gpt_stage_begin() to host
+ * memory, valid after sync: struct gpt_router_grad's two, as this rank's layers
+ * add them to the loss. Of tensor parallel ranks the first has them, and the
+ * others have 0, as has a stage without such losses. */
+void gpt_stage_router_losses(struct gpt_stage *stage, struct gpt_queue *q,
+                             float losses[2]);
+
 /* The weights of losses are multiplied by this from here on; 1 at first. The
  * queue copies the value when it comes to it: between two calls with different
  * values the queue must be synced. */

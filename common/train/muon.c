@@ -104,11 +104,39 @@ static int64_t part_side(const struct part *p)
     return p->by_columns ? p->columns : part_rows(p);
 }
 
-/* The parts of a slice: 1 or 3. Ranks share a matrix but in blockwise mode,
- * where the part of a rank has a form of its own. */
-static int list_parts(const struct gpt_muon_options *o,
-                      const struct gpt_flat *flat, const struct gpt_slice *s,
-                      struct part parts[3])
+/* How many parts a slice has: those of queries, keys and values, or its
+ * matrices. */
+static int64_t count_parts(const struct gpt_muon_options *o,
+                           const struct gpt_slice *s)
+{
+    const struct gpt_param *p = s->param;
+
+    if (p->role == GPT_QKV_WEIGHT && o->split_qkv)
+        return 3;
+    return p->matrices * s->shape[0] / p->shape[0];
+}
+
+/* Part i of those of experts, which are a rank's own. */
+static struct part expert_part(const struct gpt_slice *s, int64_t n, int64_t i)
+{
+    const int64_t rows = s->shape[0] / n;
+
+    return (struct part){
+        .groups = 1,
+        .first = i * rows,
+        .each = rows,
+        .columns = s->shape[1],
+        .out = rows,
+        .in = s->shape[1],
+        .by_columns = rows > s->shape[1],
+    };
+}
+
+/* Part i of a slice. Ranks share a matrix but in blockwise mode, where the part
+ * of a rank has a form of its own. */
+static struct part part_of(const struct gpt_muon_options *o,
+                           const struct gpt_flat *flat,
+                           const struct gpt_slice *s, int64_t i)
 {
     const struct gpt_param *p = s->param;
     const bool shared = flat->tp_size > 1 && !o->blockwise &&
@@ -119,25 +147,22 @@ static int list_parts(const struct gpt_muon_options *o,
     const int64_t cut = shared && p->split != GPT_SPLIT_COLUMNS
                             ? flat->tp_size
                             : 1;
-    const int n = qkv ? 3 : 1;
+    struct part to = {
+        .groups = s->shape[0] / unit,
+        .first = i == 0 ? 0 : queries + (i - 1) * d,
+        .each = i == 0 ? queries : d,
+        .columns = s->shape[1],
+        .shared = shared,
+    };
 
+    if (p->matrices > 1)
+        return expert_part(s, count_parts(o, s), i);
     assert(queries > 0 && s->shape[0] % unit == 0);
-    for (int i = 0; i < n; i++) {
-        struct part *to = &parts[i];
-
-        *to = (struct part){
-            .groups = s->shape[0] / unit,
-            .first = i == 0 ? 0 : queries + (i - 1) * d,
-            .each = i == 0 ? queries : d,
-            .columns = s->shape[1],
-            .shared = shared,
-        };
-        to->out = part_rows(to) * cut;
-        to->in = shared ? p->shape[1] : s->shape[1];
-        to->by_columns = shared ? p->split != GPT_SPLIT_COLUMNS
-                                : part_rows(to) > to->columns;
-    }
-    return n;
+    to.out = part_rows(&to) * cut;
+    to.in = shared ? p->shape[1] : s->shape[1];
+    to.by_columns = shared ? p->split != GPT_SPLIT_COLUMNS
+                           : part_rows(&to) > to.columns;
+    return to;
 }
 
 /* An orthogonal matrix has singular values of 1, whatever its shape: the factor
@@ -168,18 +193,19 @@ static struct sizes count_sizes(const struct gpt_muon_options *o,
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_slice *s = &flat->slices[i];
         const struct gpt_bucket *b = &flat->buckets[s->bucket];
-        struct part parts[3];
 
         if (!gpt_muon_updates(s->param))
             continue;
         n.place = gpt_max_i64(n.place,
                               flat->shards > 1 ? b->end - b->begin : s->count);
         n.next = gpt_max_i64(n.next, s->count);
-        const int n_parts = list_parts(o, flat, s, parts);
-        for (int k = 0; k < n_parts; k++)
-            n.square = gpt_max_i64(n.square, part_side(&parts[k]) *
-                                                 part_side(&parts[k]));
-        if (n_parts > 1)
+        for (int64_t k = 0; k < count_parts(o, s); k++) {
+            const struct part part = part_of(o, flat, s, k);
+
+            n.square = gpt_max_i64(n.square,
+                                   part_side(&part) * part_side(&part));
+        }
+        if (count_parts(o, s) > 1)
             n.packed = gpt_max_i64(n.packed, s->count);
     }
     n.place = gpt_round_up(n.place, 64);
@@ -208,15 +234,16 @@ int64_t gpt_muon_sum(const struct gpt_muon_options *o,
     int64_t most = 0;
 
     for (int64_t i = 0; i < flat->n; i++) {
-        struct part parts[3];
+        const struct gpt_slice *s = &flat->slices[i];
 
-        if (!gpt_muon_updates(flat->slices[i].param))
+        if (!gpt_muon_updates(s->param))
             continue;
-        const int n = list_parts(o, flat, &flat->slices[i], parts);
-        for (int k = 0; k < n; k++)
-            if (parts[k].shared)
-                most = gpt_max_i64(most, part_side(&parts[k]) *
-                                             part_side(&parts[k]));
+        for (int64_t k = 0; k < count_parts(o, s); k++) {
+            const struct part part = part_of(o, flat, s, k);
+
+            if (part.shared)
+                most = gpt_max_i64(most, part_side(&part) * part_side(&part));
+        }
     }
     return most;
 }
@@ -251,15 +278,16 @@ double gpt_muon_sums(const struct gpt_muon_options *o,
 
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_slice *s = &flat->slices[i];
-        struct part parts[3];
 
         if (!gpt_muon_updates(s->param) || gpt_slice_shard(flat, s).end == 0)
             continue;
-        const int n = list_parts(o, flat, s, parts);
-        for (int k = 0; k < n; k++)
-            if (parts[k].shared) /* a double is two floats */
-                sum += 2 + (double)o->steps * (double)part_side(&parts[k]) *
-                               (double)part_side(&parts[k]);
+        for (int64_t k = 0; k < count_parts(o, s); k++) {
+            const struct part part = part_of(o, flat, s, k);
+
+            if (part.shared) /* a double is two floats */
+                sum += 2 + (double)o->steps * (double)part_side(&part) *
+                               (double)part_side(&part);
+        }
     }
     return sum;
 }
@@ -447,11 +475,10 @@ const float *gpt_muon_orthogonal(struct gpt_muon *m, struct gpt_queue *q,
                                  const struct gpt_slice *s)
 {
     float *matrix = gpt_muon_place(m, s->bucket, s->offset);
-    struct part parts[3];
-    const int n = list_parts(&m->o, m->flat, s, parts);
+    const int64_t n = count_parts(&m->o, s);
 
-    for (int i = 0; i < n; i++) {
-        const struct part *p = &parts[i];
+    for (int64_t i = 0; i < n; i++) {
+        const struct part part = part_of(&m->o, m->flat, s, i), *p = &part;
         float *x = n > 1 ? m->packed : matrix;
 
         if (n > 1)

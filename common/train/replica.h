@@ -30,7 +30,7 @@ struct gpt_replica_options {
 
 /* Numbers that ranks add up once a step: see step.c. GPT_REPLICA_TURN ranks at
  * a time add how long they computed; they take turns. */
-enum { GPT_REPLICA_TURN = 64, GPT_REPLICA_SUMS = 20 + GPT_REPLICA_TURN };
+enum { GPT_REPLICA_TURN = 64, GPT_REPLICA_SUMS = 22 + GPT_REPLICA_TURN };
 
 struct gpt_replica {
     struct gpt_replica_options o;

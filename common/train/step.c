@@ -36,6 +36,8 @@ enum sum {
     NOISE_BIG,
     TEXT_LOSS,
     TEXT_BYTES,
+    ROUTER_BALANCE, /* losses of routers */
+    ROUTER_SIZE,
     FORWARD,
     BACKWARD,
     BUSY, /* of each rank of the turn; the others add 0 */
@@ -287,6 +289,30 @@ static int first_signal(const double *sums)
     return 0;
 }
 
+/* Means over layers and replicas, without their coefficients, as Megatron-LM
+ * logs them: the first is 1 where every expert has as many tokens. */
+static struct gpt_router_losses router_losses(const struct gpt_replica *r,
+                                              const struct gpt_step *step,
+                                              const double *sums)
+{
+    const struct gpt_config *c = &r->o.config;
+    const struct gpt_world *w = r->o.world;
+    double times = (w ? (double)w->topology.size[GPT_DP] : 1) * step->row_share;
+    double layers = 0;
+
+    for (int64_t l = 0; l < c->num_layers; l++)
+        layers += gpt_config_has_experts(c, l);
+    times *= layers;
+    return (struct gpt_router_losses){
+        .balance = c->moe_aux_loss_coeff > 0
+                       ? sums[ROUTER_BALANCE] / c->moe_aux_loss_coeff / times
+                       : 0,
+        .size = c->moe_z_loss_coeff > 0
+                    ? sums[ROUTER_SIZE] / c->moe_z_loss_coeff / times
+                    : 0,
+    };
+}
+
 /* The results of the step from the sums of all ranks. */
 static void take_results(const struct gpt_replica *r, struct gpt_step *step,
                          const double *sums)
@@ -295,6 +321,7 @@ static void take_results(const struct gpt_replica *r, struct gpt_step *step,
     step->loss = sums[ROWS] > 0 ? sums[LOSS] / sums[ROWS] : sums[LOSS];
     const double divisor = step->loss_scale * step->row_share;
     step->grad_norm = sqrt(sums[SQUARES]) / divisor;
+    step->routers = router_losses(r, step, sums);
     /* the microbatch's weights are taken out already */
     step->noise_small = sums[NOISE_SMALL] / step->loss_scale / step->loss_scale;
     step->noise_big = sums[NOISE_BIG] / divisor / divisor;
@@ -316,6 +343,7 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
                    struct gpt_step *step, struct gpt_err *err)
 {
     double *sums = own_sums(r);
+    float routers[2];
 
     step->loss_scale = has_loss_scale(r) ? (double)r->scale.scale : 1;
     if (has_loss_scale(r))
@@ -333,8 +361,11 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
     step->times.busy = busy_seconds(r, step);
     GPT_TRY(gpt_reducer_finish(r->reducer, err));
     GPT_TRY(own_noise(r, feed, sums, err));
-    GPT_TRY(own_squares(r, sums, err));
+    gpt_stage_router_losses(r->stage, r->q, routers);
+    GPT_TRY(own_squares(r, sums, err)); /* waits for the queue */
     GPT_TRY(check_lanes(r, err));
+    sums[ROUTER_BALANCE] = (double)routers[0];
+    sums[ROUTER_SIZE] = (double)routers[1];
     own_loss(r, feed, sums);
     own_state(r, step, sums);
     GPT_TRY(add_up(r, sums, err));

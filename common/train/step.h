@@ -40,6 +40,11 @@ struct gpt_step_ranks {
     double busy[GPT_REPLICA_TURN];
 };
 
+/* Losses of routers; 0 where the model has none. */
+struct gpt_router_losses {
+    double balance, size;
+};
+
 struct gpt_step {
     int64_t micro_batches; /* of this rank */
     struct gpt_rates rates;
@@ -55,6 +60,7 @@ struct gpt_step {
     /* results */
     double loss;      /* sum of losses / sum of unmasked tokens of the batch */
     double grad_norm; /* before clipping */
+    struct gpt_router_losses routers; /* in no other loss */
     /* Squared norms of the gradient of the first microbatch, of its mean, and
      * of the whole batch, both of the matrices of layers (noise.h); 0: they are
      * not measured. */

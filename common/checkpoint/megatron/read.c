@@ -155,6 +155,7 @@ static int add_part(struct gpt_megatron *m, struct gpt_tensor *out,
         return add_rows(out, &p, 0, p.shape[0], 0, 1, tp * p.shape[1], err);
     case GPT_SPLIT_ROWS:
     case GPT_SPLIT_BY_GROUP:
+    case GPT_SPLIT_BY_EXPERT:
         break;
     }
     return add_rows(out, &p, tp * p.shape[0], p.shape[0], 0, 1, 0, err);
