@@ -401,8 +401,8 @@ struct gpt_attn_cached {
  * softmax over the E, or with `sigmoid` the logistic function of each. The K
  * experts of the largest score + bias are chosen, of equal ones those with the
  * smaller number; bias (E) act, or NULL. A weight is the expert's score, or
- * unless `whole` the score over the sum of the token's K scores; times
- * `scaling`.
+ * unless `whole` the score over the sum of the token's K scores (of `sigmoid`
+ * plus GPT_ROUTER_LEAST, as all may be 0); times `scaling`.
  *
  * route() writes, besides weight (N, K) float, what says where tokens go, in
  * int32: expert (N, K), by falling score + bias; pairs of a token and one of
@@ -412,6 +412,7 @@ struct gpt_attn_cached {
  * pair. No token is dropped. Needs GPT_CAN_EXPERTS, like all that is told of
  * experts. */
 enum { GPT_ROUTER_MOST = 64 }; /* K */
+#define GPT_ROUTER_LEAST 1e-20F
 struct gpt_router {
     int64_t n, e, k;
     bool sigmoid, whole;

@@ -91,7 +91,8 @@ static void choose(const struct gpt_router *op, const float *by,
     }
 }
 
-/* What the scores of a token's experts are divided by. */
+/* What the scores of a token's experts are divided by: that of the logistic
+ * function is no zero where all scores are. */
 static float sum_of(const struct gpt_router *op, const float *scores,
                     const int32_t *expert)
 {
@@ -99,7 +100,7 @@ static float sum_of(const struct gpt_router *op, const float *scores,
 
     for (int64_t i = 0; i < op->k; i++)
         sum += scores[expert[i]];
-    return op->whole ? 1 : sum;
+    return op->whole ? 1 : op->sigmoid ? sum + GPT_ROUTER_LEAST : sum;
 }
 
 /* room: 2 E floats. */
@@ -178,7 +179,7 @@ static void weights_back(const struct gpt_router *op, const float *dweight,
 static double spread_back(const struct gpt_router *op, float by,
                           const float *scores, float *dscores)
 {
-    double sum = 0, cost = 0;
+    double sum = op->sigmoid ? (double)GPT_ROUTER_LEAST : 0, cost = 0;
 
     for (int64_t e = 0; e < op->e; e++) {
         sum += (double)scores[e];
@@ -280,7 +281,7 @@ void cpu_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
             sums[i][0] += parts[0];
             sums[i][1] += parts[1];
         }
-    if (!losses)
+    if (!losses || blocks == 0)
         return;
     for (int64_t i = 1; i < blocks; i++) {
         sums[0][0] += sums[i][0];

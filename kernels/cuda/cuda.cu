@@ -441,6 +441,14 @@ static struct gpt_backend table()
     be.attn_scratch = cuda_attn_scratch;
     be.attn_slow = cuda_attn_slow;
     be.attn_cached = cuda_attn_cached;
+    be.route = cuda_route;
+    be.route_bwd = cuda_route_bwd;
+    be.expert_pick = cuda_expert_pick;
+    be.expert_sum = cuda_expert_sum;
+    be.expert_matmul = cuda_expert_matmul;
+    be.expert_weigh = cuda_expert_weigh;
+    be.gate_rows = cuda_gate_rows;
+    be.gate_rows_bwd = cuda_gate_rows_bwd;
     be.xent = cuda_xent;
     be.xent_partial = cuda_xent_partial;
     be.xent_finish = cuda_xent_finish;

@@ -308,39 +308,6 @@ __device__ inline void flash_add(float (&sum)[M][D / 8][4], const float (&p)[M][
     }
 }
 
-/* Four lanes that have a row of an (8, 8) fragment between them, a register
- * each, exchange four fragments so that each lane has a whole row of one:
- * lane t of the four that of w[t], in order of columns. */
-__device__ inline void flash_gather(uint32_t (&w)[4])
-{
-    /* A transposition in two steps: blocks of 1, then of 2. What a lane keeps
-     * stays in its register, so that no index depends on the lane. */
-    bool odd = threadIdx.x % 2, high = threadIdx.x / 2 % 2;
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-        uint32_t got = __shfl_xor_sync(ALL_LANES, odd ? w[i] : w[i + 1], 1);
-
-        w[i] = odd ? got : w[i];
-        w[i + 1] = odd ? w[i + 1] : got;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        uint32_t got = __shfl_xor_sync(ALL_LANES, high ? w[i] : w[i + 2], 2);
-
-        w[i] = high ? got : w[i];
-        w[i + 2] = high ? w[i + 2] : got;
-    }
-}
-
-/* Writes 8 bytes or 16, aligned. */
-template <class V, class T> __device__ inline void flash_write(T *to, const V &x)
-{
-#ifdef GPT_CUDA_EMU
-    emu::check_aligned(to, sizeof(V));
-#endif
-    *reinterpret_cast<V *>(to) = x;
-}
-
 /* Writes the first columns of a warp's (16, D) sums times by[row / 8] to rows
  * t.. of x, ld apart, those below n. t: this lane's first row. Rows begin at
  * multiples of 16 bytes, and columns are a multiple of 8: a lane writes 16
@@ -357,7 +324,7 @@ __device__ inline void flash_store(T *x, const float (&sum)[D / 8][4], const flo
 #pragma unroll
             for (int i = 0; i < D / 8; i++)
                 if (t + 8 * h < n && i * 8 < columns)
-                    flash_write(row + i * 8 + lane * 2,
+                    mma_write(row + i * 8 + lane * 2,
                                 make_float2(sum[i][2 * h] * by[h], sum[i][2 * h + 1] * by[h]));
         } else {
 #pragma unroll
@@ -367,9 +334,9 @@ __device__ inline void flash_store(T *x, const float (&sum)[D / 8][4], const flo
 #pragma unroll
                 for (int k = 0; k < 4 && i + k < D / 8; k++)
                     w[k] = pack2<T>(sum[i + k][2 * h] * by[h], sum[i + k][2 * h + 1] * by[h]);
-                flash_gather(w); /* by all lanes, also those of rows past the end */
+                mma_gather(w); /* by all lanes, also those of rows past the end */
                 if (t + 8 * h < n && column < columns)
-                    flash_write(row + column, make_uint4(w[0], w[1], w[2], w[3]));
+                    mma_write(row + column, make_uint4(w[0], w[1], w[2], w[3]));
             }
         }
     }

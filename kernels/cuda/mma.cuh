@@ -164,4 +164,37 @@ template <int left> __device__ inline void copy_wait()
 
 #endif
 
+/* Four lanes that have a row of an (8, 8) fragment between them, a register
+ * each, exchange four fragments so that each lane has a whole row of one:
+ * lane t of the four that of w[t], in order of columns. */
+__device__ inline void mma_gather(uint32_t (&w)[4])
+{
+    /* A transposition in two steps: blocks of 1, then of 2. What a lane keeps
+     * stays in its register, so that no index depends on the lane. */
+    bool odd = threadIdx.x % 2, high = threadIdx.x / 2 % 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        uint32_t got = __shfl_xor_sync(ALL_LANES, odd ? w[i] : w[i + 1], 1);
+
+        w[i] = odd ? got : w[i];
+        w[i + 1] = odd ? w[i + 1] : got;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        uint32_t got = __shfl_xor_sync(ALL_LANES, high ? w[i] : w[i + 2], 2);
+
+        w[i] = high ? got : w[i];
+        w[i + 2] = high ? w[i + 2] : got;
+    }
+}
+
+/* Writes 8 bytes or 16, aligned. */
+template <class V, class T> __device__ inline void mma_write(T *to, const V &x)
+{
+#ifdef GPT_CUDA_EMU
+    emu::check_aligned(to, sizeof(V));
+#endif
+    *reinterpret_cast<V *>(to) = x;
+}
+
 #endif

@@ -34,9 +34,9 @@ eight() { # directory; from where the test's golden numbers are found
     (cd "$top" && export BUILD &&
         GPT_CUDA_PTX=$1 "$BUILD/tests/unit/test_fp8.t")
 }
-all='ptx-hopper ptx-attention ptx-rows'
+all='ptx-hopper ptx-attention ptx-rows ptx-experts'
 if [ -n "${GPT_TEST_SWEEP:-}" ]; then
-    all="$all hopper attention rows embeddings flat more"
+    all="$all hopper attention rows embeddings flat more experts"
 fi
 for section in $all; do
     expect 0 "PTX gives what the CPU gives: $section" \

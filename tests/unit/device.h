@@ -25,7 +25,7 @@ struct operand {
     double loose; /* factor on the tolerance; 0 = 1 */
 };
 
-enum { MOST_OPERANDS = 12 };
+enum { MOST_OPERANDS = 14 };
 
 /* A run: where the operands lie, on the backend that runs. */
 struct trial {
@@ -105,6 +105,8 @@ static void run_once(run_fn *run, struct trial *t, const struct operand *ops,
         out[i] = malloc((size_t)(ops[i].n + 1) * sizeof(double));
         if (ops[i].compared && ops[i].kind != I32)
             gpt_convert(out[i], GPT_F64, x, type, (size_t)ops[i].n);
+        for (int64_t k = 0; ops[i].kind == I32 && k < ops[i].n; k++)
+            out[i][k] = ((int32_t *)(void *)x)[k];
         for (size_t k = 0; raw && ops[i].compared && k < bytes; k++)
             *raw = (*raw ^ x[k]) * 0x100000001b3; /* FNV-1a */
         free(x);
@@ -162,7 +164,9 @@ static void compare_type(run_fn *run, const void *params,
             double limit = type->tolerance;
 
             limit *= ops[i].loose > 0 ? ops[i].loose : 1;
-            if (k == 0 && ops[i].compared && ops[i].kind != I32) {
+            if (ops[i].kind == I32)
+                limit = 0;
+            if (k == 0 && ops[i].compared) {
                 double e = difference(got[i], want[i], ops[i].n);
 
                 ok(e <= limit, "%s %s: %s: error %.2g, limit %.2g", name,

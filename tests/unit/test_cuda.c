@@ -1,7 +1,7 @@
 /* Compares every kernel of kernels/cuda with kernels/cpu: sizes with and
  * without tails, all types, poisoned outputs, several orders of threads. Start
  * at the table of sections near the end. */
-#include "tests/unit/device.h"
+#include "tests/unit/device_experts.h"
 
 #include <dlfcn.h>
 
@@ -1786,6 +1786,36 @@ static void random_shapes(void)
         sweep(atoll(getenv("GPT_TEST_SWEEP")));
 }
 
+/* ---- experts ---- */
+
+static void experts(void)
+{
+    /* tokens, experts, of a token; first, here; options; matrices */
+    static const struct experts_case cases[] = {
+        {1, 1, 1, 0, 1, false, false, false, 1, 1, true, false},
+        {7, 2, 2, 0, 2, true, false, true, 17, 24, false, true},
+        {33, 8, 3, 2, 5, false, true, true, 40, 24, true, false},
+        {33, 8, 3, 0, 8, false, false, false, 72, 136, false, true},
+        {200, 5, 2, 0, 5, true, true, false, 48, 40, true, true},
+        {300, 3, 1, 1, 2, false, false, true, 56, 264, false, false},
+        {150, 1, 1, 0, 1, true, false, false, 136, 8, true, true},
+        {40, 64, 6, 30, 34, true, false, true, 33, 70, true, false},
+        {5, 130, 64, 3, 100, false, false, true, 16, 16, false, true},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(cases); i++)
+        check_experts(cases[i], NULL);
+    check_odd_logits(false);
+    check_odd_logits(true);
+    check_gates(1, 1);
+    check_gates(37, 72);
+    check_gates(5, 2056);
+    allow_tf32(true);
+    for (size_t i = 2; i < 7; i++)
+        check_experts(cases[i], &tf32[1]);
+    allow_tf32(false);
+}
+
 /* ---- a case or two of each kernel, for the interpreter of PTX, which is
  * slow ---- */
 
@@ -1857,6 +1887,26 @@ static void ptx_rows(void)
     reopen("GPT_CUDA_EMU_GEMM", "library");
 }
 
+static void ptx_experts(void)
+{
+    static const struct experts_case cases[] = {
+        {9, 4, 2, 1, 3, true, false, true, 24, 40, true, true},
+        {70, 2, 1, 0, 2, false, true, false, 40, 16, false, false},
+        {70, 1, 1, 0, 1, false, true, false, 16, 40, true, false},
+        {9, 4, 2, 0, 4, false, false, false, 7, 9, true, false},
+    };
+
+    if (!getenv("GPT_CUDA_PTX"))
+        return;
+    for (size_t i = 0; i < GPT_COUNT(cases); i++)
+        check_experts(cases[i], NULL);
+    check_gates(3, 40);
+    allow_tf32(true);
+    for (size_t i = 0; i < 3; i++)
+        check_experts(cases[i], &tf32[1]);
+    allow_tf32(false);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -1868,10 +1918,11 @@ static const struct {
     {"choices", choices},     {"pieces", many_pieces},
     {"more", more},           {"sweep", random_shapes},
     {"failures", failures},   {"limits", limits},
-    {"crowds", crowds},
+    {"crowds", crowds},       {"experts", experts},
     {"ptx-hopper", ptx_hopper},
     {"ptx-attention", ptx_attention},
     {"ptx-rows", ptx_rows},
+    {"ptx-experts", ptx_experts},
 };
 
 static bool wanted(const char *section, int argc, char **argv)

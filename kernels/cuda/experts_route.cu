@@ -1,0 +1,291 @@
+/* The router of experts: which experts a token has, the order of pairs by
+ * experts, and the backward with its two losses. A warp has a token, whose
+ * scores are in shared memory. Start at cuda_route(). */
+#include "cuda/device.cuh"
+#include "cuda/sort.cuh"
+
+enum { LANES = 32, WARPS = 8, THREADS = WARPS * LANES };
+
+/* The warp's 2 E floats, of which the first E are scores. */
+static __device__ inline float *own_room(int e)
+{
+    return dynamic_floats() + threadIdx.x / LANES * 2 * e;
+}
+
+static __device__ inline int64_t own_token()
+{
+    return (int64_t)blockIdx.x * WARPS + threadIdx.x / LANES;
+}
+
+/* The largest of a token's e logits, and scores from them; each lane writes those that it reads
+ * again. Softmax keeps the largest logit out of the exponential. */
+static __device__ float score(float *scores, const float *logits, int e, bool sigmoid)
+{
+    float most = -INFINITY, sum = 0;
+
+    for (int i = threadIdx.x % LANES; i < e; i += LANES)
+        most = fmaxf(most, logits[i]);
+    most = warp_max(most);
+    for (int i = threadIdx.x % LANES; i < e; i += LANES) {
+        scores[i] = sigmoid ? 1 / (1 + expf(-logits[i])) : expf(logits[i] - most);
+        sum += scores[i];
+    }
+    sum = warp_sum(sum);
+    for (int i = threadIdx.x % LANES; i < e && !sigmoid; i += LANES)
+        scores[i] /= sum;
+    return most;
+}
+
+/* An expert, and the number by which experts are ordered. */
+struct candidate {
+    float by;
+    int expert;
+};
+
+/* True when a goes before b: NaN goes last, and of equal numbers the smaller expert first. */
+static __device__ inline bool goes_before(const candidate &a, const candidate &b)
+{
+    const bool number_a = a.by == a.by, number_b = b.by == b.by;
+
+    if (number_a != number_b)
+        return number_a;
+    return a.by > b.by || (!(a.by < b.by) && a.expert < b.expert);
+}
+
+/* The first of e candidates after `last`. */
+static __device__ candidate next_of(const float *by, int e, const candidate &last)
+{
+    candidate best = {NAN, INT32_MAX};
+
+    for (int i = threadIdx.x % LANES; i < e; i += LANES) {
+        const candidate here = {by[i], i};
+
+        if (goes_before(last, here) && goes_before(here, best))
+            best = here;
+    }
+#pragma unroll
+    for (int lanes = LANES / 2; lanes; lanes /= 2) {
+        const candidate other = {__shfl_xor_sync(ALL_LANES, best.by, lanes),
+                                 __shfl_xor_sync(ALL_LANES, best.expert, lanes)};
+
+        if (goes_before(other, best))
+            best = other;
+    }
+    return best;
+}
+
+/* What a token's scores are divided by, which sum up to this. */
+static __device__ inline float divisor(const struct gpt_route &op, float sum)
+{
+    return op.whole ? 1 : op.sigmoid ? sum + GPT_ROUTER_LEAST : sum;
+}
+
+template <class T>
+static __global__ void __launch_bounds__(THREADS) choose(struct gpt_route op)
+{
+    const int e = (int)op.e, k = (int)op.k, lane = threadIdx.x % LANES;
+    const int64_t n = own_token();
+    float *scores = own_room(e), *by = scores + e, sum = 0;
+
+    if (n >= op.n)
+        return; /* the whole warp */
+    const float *logits = op.logits + n * e;
+    int32_t *expert = op.expert + n * k;
+    score(scores, logits, e, op.sigmoid);
+    for (int i = lane; i < e; i += LANES)
+        by[i] = op.bias ? scores[i] + to_float(((const T *)op.bias)[i]) : logits[i];
+    __syncwarp();
+    candidate last = {INFINITY, -1};
+    for (int i = 0; i < k; i++) {
+        last = next_of(by, e, last);
+        sum += scores[last.expert];
+        if (lane == i % LANES)
+            expert[i] = last.expert;
+    }
+    sum = divisor(op, sum);
+    /* a lane has written the experts that it reads */
+    for (int i = lane; i < k; i += LANES)
+        op.weight[n * k + i] = scores[expert[i]] / sum * op.scaling;
+}
+
+/* Where pairs went, once they are sorted by expert. */
+static __global__ void __launch_bounds__(THREADS)
+    place_pairs(struct gpt_route op, struct cuda_sorted sorted)
+{
+    const int pairs = (int)(op.n * op.k), p = blockIdx.x * THREADS + threadIdx.x;
+
+    if (p >= pairs)
+        return;
+    const int32_t expert = sorted.keys[p], from = sorted.from[p];
+    op.source[p] = from;
+    op.place[from] = p;
+    /* experts without tokens begin where the next one does */
+    for (int i = p ? sorted.keys[p - 1] + 1 : 0; i <= expert; i++)
+        op.begin[i] = p;
+    for (int i = expert + 1; p == pairs - 1 && i <= op.e; i++)
+        op.begin[i] = pairs;
+}
+
+/* Bytes of shared memory for each expert. */
+static const size_t EACH = 2 * WARPS * sizeof(float);
+
+void cuda_route(struct gpt_queue *q, const struct gpt_route *op)
+{
+    const int64_t pairs = op->n * op->k;
+    struct cuda_list list = {op->expert, 0, (int32_t)op->e, true};
+    struct cuda_sorted sorted;
+
+    if (!cuda_ready(q, "route", op->act))
+        return;
+    if (!pairs) {
+        cuda_check(q, cudaMemsetAsync(op->begin, 0, (size_t)(op->e + 1) * sizeof(int32_t),
+                                      q->stream));
+        return;
+    }
+    with_type(op->act, [&](auto type) {
+        using T = decltype(type);
+
+        if (cuda_fits(q, choose<T>, "routers", op->e, EACH))
+            launch(q, choose<T>, cuda_blocks(op->n, WARPS), THREADS, (size_t)op->e * EACH, *op);
+    });
+    void *work = cuda_work(q, gpu_sort_scratch(pairs));
+    if (!work)
+        return;
+    cuda_sort(q, &sorted, &list, 1, pairs, work);
+    launch(q, place_pairs, cuda_blocks(pairs, THREADS), THREADS, 0, *op, sorted);
+}
+
+/* ---- backward ---- */
+
+/* What a token's backward takes. aux, z: times what a token adds to a loss. */
+struct backward {
+    struct gpt_route op;
+    const float *dweight, *scale;
+    float share, aux, z;
+    float *losses; /* (blocks, 2), or NULL */
+};
+
+/* Adds the gradient of the weights to d: with w = s / S, dS = -sum dw w / S. */
+static __device__ void weights_back(const backward &p, float *d, const float *scores, int64_t n)
+{
+    const int32_t *expert = p.op.expert + n * p.op.k;
+    const float *dweight = p.dweight + n * p.op.k;
+    float sum = 0, dot = 0;
+
+    for (int i = 0; i < p.op.k; i++)
+        sum += scores[expert[i]];
+    sum = divisor(p.op, sum);
+    for (int i = 0; i < p.op.k && !p.op.whole; i++)
+        dot += dweight[i] * scores[expert[i]] / sum;
+    /* a token's experts differ from each other, so that lanes do */
+    for (int i = threadIdx.x % LANES; i < p.op.k; i += LANES)
+        d[expert[i]] += p.op.scaling * (dweight[i] - dot) / sum;
+}
+
+/* d becomes the gradient of the scores by the loss that spreads tokens; returns the token's part. A
+ * share of an expert costs how many pairs the expert has: whole numbers, whose differences from
+ * the mean cost are small. */
+static __device__ float spread_back(const backward &p, float by, float *d, const float *scores,
+                                    int e)
+{
+    double sum = 0, cost = 0;
+
+    for (int i = threadIdx.x % LANES; i < e; i += LANES) {
+        sum += (double)scores[i];
+        cost += (double)scores[i] * (p.op.begin[i + 1] - p.op.begin[i]);
+    }
+    sum = warp_sum(sum);
+    cost = warp_sum(cost);
+    sum = p.op.sigmoid ? sum + (double)GPT_ROUTER_LEAST : sum;
+    for (int i = threadIdx.x % LANES; i < e; i += LANES)
+        d[i] = by == 0 ? 0
+                       : (float)((double)by * (p.op.begin[i + 1] - p.op.begin[i] - cost / sum) /
+                                 sum);
+    return (float)(cost / sum);
+}
+
+/* The logarithm of the sum of exponentials. */
+static __device__ float log_sum(const float *logits, int e, float most)
+{
+    float sum = 0;
+
+    for (int i = threadIdx.x % LANES; i < e; i += LANES)
+        sum += expf(logits[i] - most);
+    return most + logf(warp_sum(sum));
+}
+
+/* From scores to logits, to which the loss of large ones is added; by: times its slope. */
+template <class T>
+static __device__ void logits_back(const backward &p, T *dlogits, float by, float lse,
+                                   const float *d, const float *scores, const float *logits,
+                                   int e)
+{
+    float dot = 0;
+
+    for (int i = threadIdx.x % LANES; i < e; i += LANES)
+        dot += d[i] * scores[i];
+    dot = warp_sum(dot);
+    for (int i = threadIdx.x % LANES; i < e; i += LANES) {
+        float x = p.op.sigmoid ? d[i] * scores[i] * (1 - scores[i]) : (d[i] - dot) * scores[i];
+
+        if (by != 0)
+            x += by * 2 * lse * expf(logits[i] - lse);
+        dlogits[i] = from_float<T>(x);
+    }
+}
+
+/* Warps past the last token go on with none, as barriers are the block's. */
+template <class T>
+static __global__ void __launch_bounds__(THREADS) route_back(backward p, T *dlogits)
+{
+    const int64_t n = own_token();
+    const int e = n < p.op.n ? (int)p.op.e : 0;
+    float *scores = own_room((int)p.op.e), *d = scores + p.op.e;
+    const float by = p.share * (p.scale ? *p.scale : 1);
+    float losses[2] = {0, 0};
+
+    if (e) {
+        const float *logits = p.op.logits + n * e;
+        const float most = score(scores, logits, e, p.op.sigmoid);
+        const float spread = spread_back(p, by * p.aux, d, scores, e);
+
+        __syncwarp();
+        weights_back(p, d, scores, n);
+        __syncwarp();
+        const float lse = log_sum(logits, e, most);
+        logits_back(p, dlogits + n * e, by * p.z, lse, d, scores, logits, e);
+        if (threadIdx.x % LANES == 0) {
+            losses[0] = p.aux * spread;
+            losses[1] = p.z * lse * lse;
+        }
+    }
+    if (!p.losses)
+        return;
+    block_sum(losses);
+    if (threadIdx.x < 2)
+        p.losses[2 * blockIdx.x + threadIdx.x] = losses[threadIdx.x];
+}
+
+void cuda_route_bwd(struct gpt_queue *q, const struct gpt_route *op,
+                    const struct gpt_route_grad *grad)
+{
+    const int64_t blocks = cuda_blocks(op->n, WARPS);
+    const float n = (float)op->n;
+
+    if (!cuda_ready(q, "route_bwd", op->act) || !op->n)
+        return;
+    backward p = {*op, grad->dweight, grad->scale, grad->share,
+                  grad->aux * (float)op->e / (float)op->k / n / n, grad->z / n, NULL};
+    if (grad->losses &&
+        !(p.losses = (float *)cuda_work(q, (size_t)blocks * 2 * sizeof(float))))
+        return;
+    with_type(op->act, [&](auto type) {
+        using T = decltype(type);
+
+        if (cuda_fits(q, route_back<T>, "routers", op->e, EACH))
+            launch(q, route_back<T>, blocks, THREADS, (size_t)op->e * EACH, p,
+                   (T *)grad->dlogits);
+    });
+    if (grad->losses)
+        cuda_add_columns(q, {{grad->losses, grad->losses + 1}, {1, 1}}, p.losses, blocks);
+}
