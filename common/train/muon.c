@@ -104,8 +104,8 @@ static int64_t part_side(const struct part *p)
     return p->by_columns ? p->columns : part_rows(p);
 }
 
-/* How many parts a slice has: those of queries, keys and values, or its
- * matrices. */
+/* How many parts a slice has: those of queries, keys and values, or a rank's
+ * matrices of experts. */
 static int64_t count_parts(const struct gpt_muon_options *o,
                            const struct gpt_slice *s)
 {
@@ -113,7 +113,7 @@ static int64_t count_parts(const struct gpt_muon_options *o,
 
     if (p->role == GPT_QKV_WEIGHT && o->split_qkv)
         return 3;
-    return p->matrices * s->shape[0] / p->shape[0];
+    return p->matrices == 1 ? 1 : p->matrices * s->shape[0] / p->shape[0];
 }
 
 /* Part i of those of experts, which are a rank's own. */

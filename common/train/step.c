@@ -289,20 +289,19 @@ static int first_signal(const double *sums)
     return 0;
 }
 
-/* Means over layers and replicas, without their coefficients, as Megatron-LM
- * logs them: the first is 1 where every expert has as many tokens. */
+/* Means over layers, without their coefficients, as Megatron-LM logs them: the
+ * first is 1 where every expert has as many tokens. Weights of losses make means
+ * over replicas. */
 static struct gpt_router_losses router_losses(const struct gpt_replica *r,
                                               const struct gpt_step *step,
                                               const double *sums)
 {
     const struct gpt_config *c = &r->o.config;
-    const struct gpt_world *w = r->o.world;
-    double times = (w ? (double)w->topology.size[GPT_DP] : 1) * step->row_share;
     double layers = 0;
 
     for (int64_t l = 0; l < c->num_layers; l++)
         layers += gpt_config_has_experts(c, l);
-    times *= layers;
+    const double times = layers * step->row_share;
     return (struct gpt_router_losses){
         .balance = c->moe_aux_loss_coeff > 0
                        ? sums[ROUTER_BALANCE] / c->moe_aux_loss_coeff / times
