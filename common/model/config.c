@@ -319,9 +319,12 @@ static void settle(struct gpt_config *c)
         c->window_attn_skip_freq = 0;
     if (c->no_rope_freq > c->num_layers && c->no_rope_freq <= GPT_LAYERS_EVERY)
         c->no_rope_freq = 0;
-    /* every layer is all of them, and every N-th of fewer leaves none */
-    if (c->moe_layer_freq == 1)
-        c->moe_layer_freq = 0;
+    /* ranges are checked later */
+    if (c->num_experts > 0 && c->num_layers <= GPT_LAYERS_EVERY) {
+        gpt_config_settle_experts(c);
+        if (!gpt_config_has_dense(c))
+            c->ffn_hidden_size = c->moe_ffn_hidden_size;
+    }
     if (c->rotary_local_base == c->rotary_base &&
         c->rotary_scaling == GPT_SCALING_NONE)
         c->rotary_local_base = 0;

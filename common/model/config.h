@@ -195,6 +195,15 @@ bool gpt_config_turns(const struct gpt_config *c, int64_t layer);
 /* True for a layer (its global number, from 0) whose feed-forward is experts.
  */
 bool gpt_config_has_experts(const struct gpt_config *c, int64_t layer);
+/* True when a layer's is not: ffn_hidden_size then means something. */
+bool gpt_config_has_dense(const struct gpt_config *c);
+/* Makes moe_dense_layers and moe_layer_freq of a list with true for each layer
+ * that has experts. False, and *c is as it was, where the list does not repeat
+ * (layer_list.h). */
+bool gpt_config_choose_experts(struct gpt_config *c, const bool *experts);
+/* Of the ways to say which layers have experts, the first that says it: so many
+ * without them at the beginning; every so many-th; both; a list. */
+void gpt_config_settle_experts(struct gpt_config *c);
 
 /* What words are multiplied by before positions are added; 0: by nothing. */
 float gpt_config_word_scale(const struct gpt_config *c);

@@ -37,6 +37,94 @@ bool gpt_config_has_experts(const struct gpt_config *c, int64_t layer)
             gpt_layers_entry(c->moe_layer_freq, layer, true));
 }
 
+bool gpt_config_has_dense(const struct gpt_config *c)
+{
+    for (int64_t l = 0; l < c->num_layers; l++)
+        if (!gpt_config_has_experts(c, l))
+            return true;
+    return false;
+}
+
+/* The number of the first layer from `from` on that has experts, or has none;
+ * num_layers when there is no such layer. */
+static int64_t next_layer(const struct gpt_config *c, int64_t from,
+                          bool experts)
+{
+    while (from < c->num_layers && gpt_config_has_experts(c, from) != experts)
+        from++;
+    return from;
+}
+
+/* True when the same layers have experts by two other numbers. */
+static bool is_same(const struct gpt_config *c, int64_t dense, int64_t freq)
+{
+    struct gpt_config other = *c;
+
+    other.moe_dense_layers = dense;
+    other.moe_layer_freq = freq;
+    for (int64_t l = 0; l < c->num_layers; l++)
+        if (gpt_config_has_experts(c, l) != gpt_config_has_experts(&other, l))
+            return false;
+    return true;
+}
+
+/* Where the first layer with experts is the second-last or the last of all
+ * layers, many numbers fit: the first one is the list's own. */
+void gpt_config_settle_experts(struct gpt_config *c)
+{
+    const int64_t first = next_layer(c, 0, true);
+    const int64_t second = next_layer(c, first + 1, true);
+    const int64_t freqs[] = {first + 1, second - first};
+    bool found = false;
+
+    /* the rules of a model refuse it */
+    if (first >= c->num_layers)
+        return;
+    if (next_layer(c, first, false) >= c->num_layers) {
+        c->moe_dense_layers = first;
+        c->moe_layer_freq = 0;
+        return;
+    }
+    for (int i = 0; i < 2 && !found; i++) {
+        found = is_same(c, 0, freqs[i]);
+        if (found)
+            c->moe_dense_layers = 0;
+        else if ((found = is_same(c, first, freqs[i])))
+            c->moe_dense_layers = first;
+        if (found)
+            c->moe_layer_freq = freqs[i];
+    }
+    if (!found && is_same(c, 0, c->moe_layer_freq))
+        c->moe_dense_layers = 0;
+}
+
+/* A list that does not repeat may still be every so many-th of the layers after
+ * the first: its beginning is filled in by what follows. */
+bool gpt_config_choose_experts(struct gpt_config *c, const bool *experts)
+{
+    struct gpt_config chosen = *c;
+    int64_t first = 0, second;
+
+    chosen.moe_dense_layers = 0;
+    chosen.moe_layer_freq = gpt_layers_pack(experts, c->num_layers, true);
+    while (chosen.moe_layer_freq < 0 && first < c->num_layers &&
+           !experts[first])
+        first++;
+    if (chosen.moe_layer_freq < 0) {
+        for (second = first + 1; second < c->num_layers && !experts[second];)
+            second++;
+        chosen.moe_dense_layers = first;
+        chosen.moe_layer_freq = second - first;
+        for (int64_t l = 0; l < c->num_layers; l++)
+            if (gpt_config_has_experts(&chosen, l) != experts[l])
+                return false;
+    }
+    gpt_config_settle_experts(&chosen);
+    c->moe_dense_layers = chosen.moe_dense_layers;
+    c->moe_layer_freq = chosen.moe_layer_freq;
+    return true;
+}
+
 /* One function for layers, flops and what a device must be able to do: all
  * three agree on which texts are too short for a window to matter. */
 int64_t gpt_config_window(const struct gpt_config *c, int64_t layer,

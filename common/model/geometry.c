@@ -67,7 +67,9 @@ bool gpt_widths_divide(const struct gpt_config *c, int64_t tp,
     const struct gpt_undivided cut[] = {
         {"num_attention_heads", c->num_attention_heads},
         {"num_query_groups", c->num_query_groups},
-        {"ffn_hidden_size", c->ffn_hidden_size},
+        {"ffn_hidden_size",
+         c->num_experts == 0 || gpt_config_has_dense(c) ? c->ffn_hidden_size
+                                                        : 0},
         {"num_experts", c->num_experts},
         {"moe_shared_expert_intermediate_size",
          c->moe_shared_expert_intermediate_size},

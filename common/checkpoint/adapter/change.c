@@ -49,7 +49,7 @@ static int change_part(struct gpt_merged *m, const struct gpt_place *place,
 {
     const struct gpt_param *p = &m->table.rows[place->param];
     const struct gpt_tensor *t = &m->tensors[place->param];
-    int64_t shape[2];
+    int64_t shape[GPT_HF_DIMS];
 
     gpt_hf_shape(&m->config, rule, p, shape);
     struct gpt_tensor there =

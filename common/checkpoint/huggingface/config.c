@@ -290,6 +290,15 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_LAYER_TYPES:
     case GPT_HF_PATTERN:
         return read_layers(r, key, item, err);
+    case GPT_HF_EXPERTS_EVERY:
+    case GPT_HF_EXPERTS_FROM:
+    case GPT_HF_EXPERTS_TO:
+    case GPT_HF_EXPERTS_NOT:
+    case GPT_HF_EXPERTS_TYPES:
+    case GPT_HF_SHARED:
+    case GPT_HF_SHARED_OR_NONE:
+    case GPT_HF_EACH:
+        return gpt_hf_read_experts(r, key, item, err);
     case GPT_HF_MUST:
     case GPT_HF_ONLY:
     case GPT_HF_SAID:
@@ -450,6 +459,7 @@ static int parse_config(struct gpt_hf_reader *r, struct gpt_err *err)
                                        find_value(r, &family->keys[i]), err));
     GPT_TRY(gpt_hf_settle_window(c, family, r->uses_window ? r->window : 0,
                                  r->layer_types, r->what, err));
+    GPT_TRY(gpt_hf_settle_experts(r, err));
     if (family->in_quarters && c->num_attention_heads % 4 != 0)
         return gpt_fail(err, GPT_EDATA,
                         "%s: %lld heads are not four equal parts, which models "

@@ -3,6 +3,7 @@
 #include "checkpoint/huggingface/huggingface.h"
 
 #include "checkpoint/huggingface/biases.h"
+#include "checkpoint/huggingface/experts.h"
 #include "checkpoint/huggingface/window.h"
 
 #include <math.h>
@@ -162,18 +163,29 @@ static cJSON *architectures_value(const struct gpt_hf_family *family)
     return list;
 }
 
-/* A cap, null for none. Classes of newer versions take "30.0" and refuse "30",
- * which is how cJSON would print it. */
-static cJSON *cap_value(double cap)
+/* Classes of newer versions take "30.0" and refuse "30", which is how cJSON
+ * would print it. */
+static cJSON *real_value(double x)
 {
     char text[40];
-    const int n = snprintf(text, sizeof(text), "%.17g", cap);
+    const int n = snprintf(text, sizeof(text), "%.17g", x);
 
-    if (!(cap > 0))
-        return cJSON_CreateNull();
     if (strspn(text, "0123456789") == (size_t)n)
         snprintf(text + n, sizeof(text) - (size_t)n, ".0");
     return cJSON_CreateRaw(text);
+}
+
+/* Others in as few digits as say them. */
+static cJSON *rate_value(double x)
+{
+    return x == rint(x) && fabs(x) < 1e15 ? real_value(x)
+                                          : cJSON_CreateNumber(x);
+}
+
+/* A cap, null for none. */
+static cJSON *cap_value(double cap)
+{
+    return cap > 0 ? real_value(cap) : cJSON_CreateNull();
 }
 
 /* In the word that all versions know. It is always written: without a list the
@@ -280,7 +292,7 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_HEAD_SIZE:
         return head_size_value(c);
     case GPT_HF_RATE:
-        return cJSON_CreateNumber(*(const double *)at);
+        return rate_value(*(const double *)at);
     case GPT_HF_FLAG:
     case GPT_HF_EACH_NORM:
         return cJSON_CreateBool(*(const bool *)at);
@@ -328,6 +340,15 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_TURNS:
     case GPT_HF_ATTENTION:
         return layers_value(key, c, extra->family);
+    case GPT_HF_EXPERTS_EVERY:
+    case GPT_HF_EXPERTS_FROM:
+    case GPT_HF_EXPERTS_TO:
+    case GPT_HF_EXPERTS_NOT:
+    case GPT_HF_EXPERTS_TYPES:
+    case GPT_HF_SHARED:
+    case GPT_HF_SHARED_OR_NONE:
+    case GPT_HF_EACH:
+        return gpt_hf_experts_value(key, c);
     case GPT_HF_ARCHITECTURES:
         return architectures_value(extra->family);
     case GPT_HF_BOS:

@@ -2,7 +2,8 @@
  * family_llama.c, with factors in family_factors.c, without a gate or with
  * LayerNorm in family_plain.c, with norms after blocks in family_post.c, with
  * blocks side by side in family_parallel.c, and what is older than Llama in
- * family_classic.c.
+ * family_classic.c; those with experts in family_experts.c and
+ * family_sigmoid.c.
  *
  * Defaults are those of transformers' configuration classes: files omit what
  * has the default. */
@@ -427,7 +428,11 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt_hf_cwm, &gpt_hf_ministral, &gpt_hf_iquest, &gpt_hf_gpt_neo,
     &gpt_hf_olmo, &gpt_hf_nanochat, &gpt_hf_apertus,
     &gpt_hf_apertus_text, &gpt_hf_persimmon, &gpt_hf_mpt, &gpt_hf_codegen,
-    &gpt_hf_biogpt,
+    &gpt_hf_biogpt, &gpt_hf_mixtral, &gpt_hf_qwen3_moe, &gpt_hf_qwen2_moe,
+    &gpt_hf_olmoe, &gpt_hf_flex_olmo, &gpt_hf_granite_moe,
+    &gpt_hf_granite_shared, &gpt_hf_granite_hybrid_moe, &gpt_hf_mellum,
+    &gpt_hf_hunyuan_moe, &gpt_hf_glm4_moe, &gpt_hf_dots1, &gpt_hf_solar_open,
+    &gpt_hf_exaone_moe, &gpt_hf_hy_v3, &gpt_hf_minimax_m2, &gpt_hf_ernie_moe,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 

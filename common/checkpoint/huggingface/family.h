@@ -28,11 +28,16 @@ enum gpt_hf_order {
     GPT_HF_ROWS,   /* a tensor a row: the number is the name's second '%' */
     GPT_HF_FIRST,  /* the first half of the rows of a tensor, */
     GPT_HF_SECOND, /* or the second */
+    GPT_HF_EXPERT, /* a tensor an expert: the number is the second '%', too */
+    GPT_HF_EXPERT_GATE, /* the same of the first half of an expert's rows, */
+    GPT_HF_EXPERT_UP,   /* or the second */
+    GPT_HF_STACKED, /* all experts in a tensor of three dimensions */
+    GPT_HF_ONE_ROW, /* a vector, in a tensor of two */
 };
 
-/* A tensor, or one for each row. name: after the family's prefix, '%' is the
- * layer's number; with a leading '/' it stands beside the base model, without
- * the prefix.
+/* A tensor, or one for each row or expert. name: after the family's prefix, '%'
+ * is the layer's number; with a leading '/' it stands beside the base model,
+ * without the prefix.
  *
  * Those of a family are in the order of named_parameters() of transformers'
  * class, with all of a layer together: an optimizer there counts its parameters
@@ -97,6 +102,16 @@ enum gpt_hf_kind {
                          * has another default */
     GPT_HF_ATTENTION,   /* a list: "attention" for each layer; must be said */
     GPT_HF_UNUSED,      /* the class does not read it; never written */
+    /* Layers with experts (experts.h): those whose number, counted from 1, is
+     * a multiple, */
+    GPT_HF_EXPERTS_EVERY,
+    GPT_HF_EXPERTS_FROM,  /* from this one on, counted from 0, */
+    GPT_HF_EXPERTS_TO,    /* ... to this one; -1: the last, */
+    GPT_HF_EXPERTS_NOT,   /* without those of a list, or null; */
+    GPT_HF_EXPERTS_TYPES, /* or a list, "dense" or "sparse" for each layer */
+    GPT_HF_SHARED, /* the width of the shared feed-forward over an expert's, */
+    GPT_HF_SHARED_OR_NONE, /* ... where there may be none */
+    GPT_HF_EACH,   /* a field as GPT_HF_SIZE, or a list that repeats it */
     GPT_HF_ARCHITECTURES,
     GPT_HF_BOS,
     GPT_HF_EOS,
@@ -130,11 +145,17 @@ struct gpt_hf_family {
                          * heads, though a head's size is its own */
     bool has_alpha;     /* the class has ntk_alpha, which its files call
                          * "dynamic" with a number "alpha" */
+    bool predicts;      /* files may have layers after the last one that predict
+                         * further words, which the class leaves out, too */
     bool grows_queries; /* the class computes rotary_query_growth; without that
                          * number it fails */
     struct gpt_config base; /* what no key says */
     const struct gpt_hf_rule *rules;
     size_t n_rules;
+    /* Tensors that a state of the class in memory has in the place of those
+     * that it saves; read where the others are not there. */
+    const struct gpt_hf_rule *memory;
+    size_t n_memory;
     const struct gpt_hf_constant *constants;
     size_t n_constants;
     const struct gpt_hf_key *keys; /* written in the order of their names */

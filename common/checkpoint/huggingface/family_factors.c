@@ -43,9 +43,9 @@ const struct gpt_hf_family gpt_hf_granite = {
 
 /* The small models of a class of hybrid ones: attention in all layers, and in
  * place of experts the feed-forward that all tokens share, gate and up in one
- * tensor. Granite's function, then, with Granite's four factors. Other layers,
- * experts, and a model without positions, which is the default, are refused;
- * what Mamba's layers would be is checked by the class in any case. */
+ * tensor. Granite's function, then, with Granite's four factors. Those with
+ * experts are in family_experts.c; other layers, and a model without positions,
+ * are refused. */
 static const struct gpt_hf_rule granite_hybrid_rules[] = {
     LLAMA_WORDS,
     LLAMA_NORMS,
@@ -67,34 +67,22 @@ static const struct gpt_hf_key granite_hybrid_keys[] = {
     KEY("attention_multiplier", SCORE_SCALE, "1"),
     {"embedding_multiplier", NULL, GPT_HF_MULTIPLIER, "1",
      AT(embedding_multiplier)},
-    KEY("init_method", UNUSED, "null"),
-    KEY("intermediate_size", UNUSED, "null"),
-    KEY("layer_types", ATTENTION, NULL),
     {"logits_scaling", NULL, GPT_HF_DIVISOR, "1", AT(logit_multiplier)},
-    KEY("mamba_chunk_size", UNUSED, "null"),
-    KEY("mamba_conv_bias", UNUSED, "null"),
-    KEY("mamba_d_conv", UNUSED, "null"),
-    KEY("mamba_d_head", UNUSED, "null"),
-    KEY("mamba_d_state", UNUSED, "null"),
-    KEY("mamba_expand", UNUSED, "null"),
-    KEY("mamba_n_groups", UNUSED, "null"),
-    /* one divides every width */
-    KEY("mamba_n_heads", NOTE, "1"),
-    KEY("mamba_proj_bias", UNUSED, "null"),
-    KEY("normalization_function", ONLY, "\"rmsnorm\""),
+    {"residual_multiplier", NULL, GPT_HF_MULTIPLIER, "1",
+     AT(residual_multiplier)},
+    HYBRID_KEYS,
+    KEY("intermediate_size", UNUSED, "null"),
     KEY("num_experts_per_tok", UNUSED, "null"),
     KEY("num_local_experts", SAID, "0"),
     KEY("output_router_logits", UNUSED, "null"),
-    KEY("position_embedding_type", SAID, "\"rope\""),
-    {"residual_multiplier", NULL, GPT_HF_MULTIPLIER, "1",
-     AT(residual_multiplier)},
     KEY("router_aux_loss_coef", UNUSED, "null"),
     SIZE("shared_intermediate_size", ffn_hidden_size, "1024"),
-    KEY("time_step_limit", UNUSED, "null"),
 };
 const struct gpt_hf_family gpt_hf_granite_hybrid = {
     .model_type = "granitemoehybrid",
     .architecture = "GraniteMoeHybridForCausalLM",
+    .when = "num_local_experts",
+    .when_is = 0,
     .prefix = "model.",
     .base = {LLAMA_BASE},
     TABLES(granite_hybrid_rules, granite_hybrid_keys),

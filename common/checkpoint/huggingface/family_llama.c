@@ -220,9 +220,7 @@ const struct gpt_hf_family gpt_hf_ministral3 = {
 /* ---- Hunyuan ---- */
 
 /* Norms of heads come after positions, with a weight for all heads of queries
- * and one for those of keys, as in Qwen 3, by other names. What else its files
- * have is of the tokenizer, of pictures, or of an older implementation, whose
- * layers could share keys and values: that is off in all of them. */
+ * and one for those of keys, as in Qwen 3, by other names. */
 static const struct gpt_hf_rule hunyuan_rules[] = {
     LLAMA_WORDS,
     LLAMA_QKV,
@@ -241,26 +239,7 @@ static const struct gpt_hf_key hunyuan_keys[] = {
     LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
     HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     HEAD_DIM("0"), POSITIONS("2048"), VOCAB("290943"), RMS_EPS("1e-5"),
-    ROPE("10000"), TIED("false"),
-    /* of heads, again: head_dim counts */
-    KEY("attention_head_dim", UNUSED, "null"),
-    KEY("cla_share_factor", UNUSED, "null"),
-    KEY("class_num", UNUSED, "null"),
-    KEY("dense_list", UNUSED, "null"),
-    KEY("eod_token_id", UNUSED, "null"),
-    KEY("im_end_id", UNUSED, "null"),
-    KEY("im_newline_id", UNUSED, "null"),
-    KEY("im_start_id", UNUSED, "null"),
-    KEY("mask_init_id", UNUSED, "null"),
-    KEY("norm_type", ONLY, "\"rms\""),
-    KEY("org_vocab_size", UNUSED, "null"),
-    KEY("pad_id", UNUSED, "null"),
-    KEY("pool_type", UNUSED, "null"),
-    KEY("text_end_id", UNUSED, "null"),
-    KEY("text_start_id", UNUSED, "null"),
-    KEY("use_cla", MUST, "false"),
-    KEY("use_qk_norm", ONLY, "true"),
-    KEY("use_rotary_pos_emb", ONLY, "true"),
+    ROPE("10000"), TIED("false"), HUNYUAN_NOTES,
 };
 const struct gpt_hf_family gpt_hf_hunyuan = {
     .model_type = "hunyuan_v1_dense",

@@ -47,17 +47,23 @@ extern const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1];
 const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
                                            const struct gpt_param *p,
                                            size_t *at);
-/* How many tensors a rule names: one, or one for each row. They are its parts,
- * from 0 on. */
+/* The same of other rules than the family's, of which there are n. */
+const struct gpt_hf_rule *gpt_hf_rule_of(const struct gpt_hf_rule *rules,
+                                         size_t n, const struct gpt_param *p,
+                                         size_t *at);
+/* How many tensors a rule names: one, or one for each row or expert. They are
+ * its parts, from 0 on. */
 int64_t gpt_hf_parts(const struct gpt_hf_rule *rule, const struct gpt_param *p);
 /* "transformer.h.3.attn.c_attn.weight", cut to cap; prefix: the family's, or
  * "". It is left out where the rule's name begins with '/'. */
 void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
                  const struct gpt_param *p, int64_t part, const char *prefix);
-/* The dimensions of that tensor there: those of the parameter, or of a row. */
+/* The dimensions of that tensor there, GPT_HF_DIMS at most: those of the
+ * parameter, or of a row. */
+enum { GPT_HF_DIMS = 3 };
 int gpt_hf_ndim(const struct gpt_hf_rule *rule, const struct gpt_param *p);
 /* Shape of that tensor there: Conv1D matrices are (in, out), the vocabulary
- * has no dummy rows. */
+ * has no dummy rows. Two numbers, or as many as it has dimensions. */
 void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
                   const struct gpt_param *p, int64_t *shape);
 /* True when dimension 0 here is dimension 1 there. */
@@ -69,6 +75,10 @@ const char *gpt_hf_output_name(const struct gpt_hf_family *family);
  * the output layer that config.json says is the word table. */
 bool gpt_hf_ignores(const struct gpt_hf_family *family,
                     const struct gpt_config *c, const char *name);
+/* True for a tensor of a layer that predicts further words than the next, which
+ * is left out. */
+bool gpt_hf_predicts(const struct gpt_hf_family *family,
+                     const struct gpt_config *c, const char *name);
 /* Appends to `out` what the tensor there holds of the parameter (rows padded by
  * the last one), and the reverse. */
 int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,

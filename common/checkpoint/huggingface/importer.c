@@ -85,7 +85,7 @@ int gpt_hf_take_entry(struct gpt_hf_found *found, struct gpt_in *in,
                       const struct gpt_safetensor *entry, const char *file,
                       bool *used, struct gpt_err *err)
 {
-    const bool fits = entry->ndim <= GPT_PARAM_DIMS;
+    const bool fits = entry->ndim <= GPT_HF_DIMS;
 
     found->tensor = gpt_tensor_make(entry->name, entry->dtype,
                                     fits ? entry->ndim : 0, entry->shape);
@@ -135,13 +135,19 @@ static int check_tensor(const struct gpt_hf_importer *im,
     const char *file = found->file ? found->file : "";
 
     if (t->ndim != ndim || t->shape[0] != shape[0] ||
-        (ndim == 2 && t->shape[1] != shape[1]))
+        (ndim >= 2 && t->shape[1] != shape[1]))
         return gpt_fail(err, GPT_EDATA,
                         "%s%s%s: tensor '%.200s' has %d dimensions, %lld x "
                         "%lld; %s says %lld x %lld",
                         im->where, slash, file, t->name, t->ndim,
                         (long long)t->shape[0], (long long)t->shape[1],
                         said_in(im), (long long)shape[0], (long long)shape[1]);
+    if (ndim == 3 && t->shape[2] != shape[2])
+        return gpt_fail(err, GPT_EDATA,
+                        "%s%s%s: tensor '%.200s' has matrices of %lld columns; "
+                        "%s says %lld", im->where, slash, file, t->name,
+                        (long long)t->shape[2], said_in(im),
+                        (long long)shape[2]);
     if (!gpt_dtype_is_float(t->dtype))
         return gpt_fail(err, GPT_EDATA, "%s%s%s: tensor '%.200s' is of type %s",
                         im->where, slash, file, t->name,
@@ -158,7 +164,7 @@ static int import_part(struct gpt_hf_importer *im, enum gpt_kind kind,
                        struct gpt_tensor *here, struct gpt_err *err)
 {
     struct gpt_hf_found found;
-    int64_t shape[2];
+    int64_t shape[GPT_HF_DIMS];
     char name[NAME];
     int status;
 
@@ -182,6 +188,46 @@ out:
     return status;
 }
 
+/* *there: whether the files have the first tensor that such rules name. */
+static int has_first(const struct gpt_hf_importer *im, enum gpt_kind kind,
+                     const struct gpt_hf_rule *rules, size_t n,
+                     const struct gpt_param *p, bool *there,
+                     struct gpt_err *err)
+{
+    size_t at = 0;
+    const struct gpt_hf_rule *rule = gpt_hf_rule_of(rules, n, p, &at);
+    struct gpt_hf_found found;
+    char name[NAME];
+
+    *there = false;
+    if (!rule)
+        return GPT_OK;
+    gpt_hf_name(name, sizeof(name), rule, p, 0, im->prefix);
+    GPT_TRY(find(im, kind, name, &found, err));
+    *there = found.tensor.name != NULL;
+    let_go(&found);
+    return GPT_OK;
+}
+
+/* A state of the class has the tensors of memory; files that it saves have the
+ * others, which a message names where neither are there. */
+static int choose_rules(const struct gpt_hf_importer *im, enum gpt_kind kind,
+                        const struct gpt_param *p,
+                        const struct gpt_hf_rule **rules, size_t *n,
+                        struct gpt_err *err)
+{
+    const struct gpt_hf_family *f = im->family;
+    bool saved = true, held = false;
+
+    if (f->n_memory > 0)
+        GPT_TRY(has_first(im, kind, f->rules, f->n_rules, p, &saved, err));
+    if (!saved)
+        GPT_TRY(has_first(im, kind, f->memory, f->n_memory, p, &held, err));
+    *rules = held ? f->memory : f->rules;
+    *n = held ? f->n_memory : f->n_rules;
+    return GPT_OK;
+}
+
 /* A parameter is made of one tensor or of several: pieces of a view may lie in
  * different files. It has the name of a native one. */
 int gpt_hf_import_kind(struct gpt_hf_importer *im, enum gpt_kind kind,
@@ -189,9 +235,9 @@ int gpt_hf_import_kind(struct gpt_hf_importer *im, enum gpt_kind kind,
 {
     for (int64_t i = 0; i < im->table.n; i++) {
         const struct gpt_param *p = &im->table.rows[i];
-        const struct gpt_hf_rule *rule;
+        const struct gpt_hf_rule *rules, *rule;
         const char *name = p->name;
-        size_t at = 0;
+        size_t at = 0, n_rules;
 
         if (kind != GPT_KIND_PARAMETERS)
             name = gpt_arena_printf(&im->arena, "%s%s", gpt_kind_prefix(kind),
@@ -200,7 +246,8 @@ int gpt_hf_import_kind(struct gpt_hf_importer *im, enum gpt_kind kind,
             return gpt_no_memory(err, "names of tensors");
         struct gpt_tensor *here = &im->tensors[im->n++];
         *here = gpt_tensor_make(name, GPT_F32, p->ndim, p->shape);
-        while ((rule = gpt_hf_next_rule(im->family, p, &at)))
+        GPT_TRY(choose_rules(im, kind, p, &rules, &n_rules, err));
+        while ((rule = gpt_hf_rule_of(rules, n_rules, p, &at)))
             for (int64_t part = 0; part < gpt_hf_parts(rule, p); part++)
                 GPT_TRY(import_part(im, kind, p, rule, part, here, err));
         if (here->n == 0)

@@ -3,10 +3,12 @@
  * several tensors (queries, keys and values), and a tensor may hold several
  * parameters (gate and up of Phi-3). */
 #include "checkpoint/huggingface/huggingface.h"
+#include "checkpoint/huggingface/map_dims.h"
 
 #include "base/io.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1] = {
@@ -21,12 +23,12 @@ const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1] = {
 };
 
 /* A search: a model has some twenty rules, and is opened once. */
-const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
-                                           const struct gpt_param *p,
-                                           size_t *at)
+const struct gpt_hf_rule *gpt_hf_rule_of(const struct gpt_hf_rule *rules,
+                                         size_t n, const struct gpt_param *p,
+                                         size_t *at)
 {
-    while (*at < family->n_rules) {
-        const struct gpt_hf_rule *rule = &family->rules[(*at)++];
+    while (*at < n) {
+        const struct gpt_hf_rule *rule = &rules[(*at)++];
 
         if (rule->role == p->role)
             return rule;
@@ -34,14 +36,45 @@ const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
     return NULL;
 }
 
+const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
+                                           const struct gpt_param *p,
+                                           size_t *at)
+{
+    return gpt_hf_rule_of(family->rules, family->n_rules, p, at);
+}
+
 int64_t gpt_hf_parts(const struct gpt_hf_rule *rule, const struct gpt_param *p)
 {
-    return rule->order == GPT_HF_ROWS ? p->shape[0] : 1;
+    switch (rule->order) {
+    case GPT_HF_ROWS:
+        return p->shape[0];
+    case GPT_HF_EXPERT:
+    case GPT_HF_EXPERT_GATE:
+    case GPT_HF_EXPERT_UP:
+        return p->matrices;
+    default:
+        return 1;
+    }
 }
 
 int gpt_hf_ndim(const struct gpt_hf_rule *rule, const struct gpt_param *p)
 {
-    return rule->order == GPT_HF_ROWS ? 1 : p->ndim;
+    switch (rule->order) {
+    case GPT_HF_ROWS:
+        return 1;
+    case GPT_HF_ONE_ROW:
+        return 2;
+    case GPT_HF_STACKED:
+        return 3;
+    default:
+        return p->ndim;
+    }
+}
+
+/* Rows of a matrix of which a parameter has several, one above the other. */
+static int64_t matrix_rows(const struct gpt_param *p)
+{
+    return p->shape[0] / p->matrices;
 }
 
 /* Puts the numbers of layer and part in the places of '%'. A rule's name is
@@ -93,8 +126,22 @@ bool gpt_hf_ignores(const struct gpt_hf_family *family,
     for (size_t i = 0; i < GPT_COUNT(constants); i++)
         if (gpt_path_ends_in(name, constants[i]))
             return true;
-    return c->tied_embeddings && output &&
-           (strcmp(name, output) == 0 || strcmp(name, GPT_HF_HEAD) == 0);
+    return gpt_hf_predicts(family, c, name) ||
+           (c->tied_embeddings && output &&
+           (strcmp(name, output) == 0 || strcmp(name, GPT_HF_HEAD) == 0));
+}
+
+/* By the number of the layer, or by a word of their own. */
+bool gpt_hf_predicts(const struct gpt_hf_family *family,
+                     const struct gpt_config *c, const char *name)
+{
+    static const char layers[] = "layers.";
+    const char *at = strstr(name, layers);
+
+    if (!family->predicts)
+        return false;
+    return strncmp(name, "mtp", 3) == 0 || strstr(name, ".mtp") ||
+           (at && strtoll(at + strlen(layers), NULL, 10) >= c->num_layers);
 }
 
 /* Conv1D computes x W and we compute x W^T. */
@@ -126,6 +173,14 @@ static int64_t outputs(const struct gpt_config *c,
         return 2 * p->shape[0];
     case GPT_HF_ROWS:
         return p->shape[1];
+    case GPT_HF_EXPERT:
+    case GPT_HF_STACKED:
+        return matrix_rows(p);
+    case GPT_HF_EXPERT_GATE:
+    case GPT_HF_EXPERT_UP:
+        return matrix_rows(p) / 2;
+    case GPT_HF_ONE_ROW:
+        return 1;
     case GPT_HF_SAME:
     case GPT_HF_TRANSPOSED:
     case GPT_HF_CONV_QKV:
@@ -141,9 +196,22 @@ void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
                   const struct gpt_param *p, int64_t *shape)
 {
     const bool swap = gpt_hf_is_transposed(rule, p);
+    const int64_t rows = outputs(c, rule, p);
 
-    shape[swap] = outputs(c, rule, p);
-    shape[!swap] = rule->order == GPT_HF_ROWS ? 1 : p->shape[1];
+    switch (rule->order) {
+    case GPT_HF_STACKED:
+        shape[0] = p->matrices;
+        shape[1] = rows;
+        shape[2] = p->shape[1];
+        return;
+    case GPT_HF_ONE_ROW:
+        shape[0] = rows;
+        shape[1] = p->shape[0];
+        return;
+    default:
+        shape[swap] = rows;
+        shape[!swap] = rule->order == GPT_HF_ROWS ? 1 : p->shape[1];
+    }
 }
 
 /* Rows that correspond: row `here` + r of a parameter, in its own dimensions,
@@ -227,11 +295,31 @@ static int64_t turned_runs(struct run *to, const struct gpt_config *c,
     return n;
 }
 
+/* All rows of a tensor that is one expert's, or has ours in our order. */
+static struct run whole_run(const struct gpt_config *c,
+                            const struct gpt_hf_rule *rule,
+                            const struct gpt_param *p, int64_t part)
+{
+    const int64_t rows = matrix_rows(p);
+
+    switch (rule->order) {
+    case GPT_HF_EXPERT:
+        return (struct run){part * rows, 0, rows};
+    case GPT_HF_EXPERT_GATE:
+        return (struct run){part * rows, 0, rows / 2};
+    case GPT_HF_EXPERT_UP:
+        return (struct run){part * rows + rows / 2, 0, rows / 2};
+    default:
+        return (struct run){0, rule->order == GPT_HF_SECOND ? p->shape[0] : 0,
+                            p->vocab_rows ? c->vocab_size : p->shape[0]};
+    }
+}
+
 /* A tensor whose order is ours is one run, linear_qkv too, where a family keeps
  * a group's heads together. */
 static int make_runs(struct run **out, int64_t *n, const struct gpt_config *c,
                      const struct gpt_hf_rule *rule, const struct gpt_param *p,
-                     struct gpt_err *err)
+                     int64_t part, struct gpt_err *err)
 {
     const bool qkv = p->split == GPT_SPLIT_BY_GROUP &&
                      rule->order != GPT_HF_SAME;
@@ -252,9 +340,7 @@ static int make_runs(struct run **out, int64_t *n, const struct gpt_config *c,
                   ? quarter_runs(*out + *n, c, g)
                        : group_runs(*out + *n, c, rule->order, g);
     if (!qkv)
-        (*out)[(*n)++] = (struct run){
-            0, rule->order == GPT_HF_SECOND ? p->shape[0] : 0,
-            p->vocab_rows ? c->vocab_size : p->shape[0]};
+        (*out)[(*n)++] = whole_run(c, rule, p, part);
     return GPT_OK;
 }
 
@@ -263,12 +349,12 @@ static int make_runs(struct run **out, int64_t *n, const struct gpt_config *c,
  * dimension that rows are in. */
 static int view_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
                      const struct gpt_config *c, const struct gpt_hf_rule *rule,
-                     const struct gpt_param *p, bool import,
+                     const struct gpt_param *p, int64_t part, bool import,
                      struct gpt_err *err)
 {
     struct run *runs;
     int64_t n;
-    int status = make_runs(&runs, &n, c, rule, p, err);
+    int status = make_runs(&runs, &n, c, rule, p, part, err);
     bool swap = gpt_hf_is_transposed(rule, p);
 
     for (int64_t i = 0; status == GPT_OK && i < n; i++) {
@@ -285,67 +371,6 @@ static int view_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
     return status;
 }
 
-/* A vector as a matrix of one row, with the same pieces. */
-static int lift_vector(struct gpt_tensor *out, const struct gpt_tensor *vector,
-                       struct gpt_err *err)
-{
-    const int64_t shape[] = {1, vector->shape[0]};
-
-    *out = gpt_tensor_make(vector->name, vector->dtype, 2, shape);
-    for (size_t i = 0; i < vector->n; i++) {
-        struct gpt_file_box box = vector->pieces[i];
-
-        box.begin[1] = box.begin[0];
-        box.shape[1] = box.shape[0];
-        box.stride[1] = box.stride[0];
-        box.begin[0] = box.stride[0] = 0;
-        box.shape[0] = 1;
-        GPT_TRY(gpt_tensor_add(out, &box, err));
-    }
-    return GPT_OK;
-}
-
-/* The reverse, appended. */
-static int lower_row(struct gpt_tensor *out, const struct gpt_tensor *row,
-                     struct gpt_err *err)
-{
-    for (size_t i = 0; i < row->n; i++) {
-        struct gpt_file_box box = row->pieces[i];
-
-        box.begin[0] = box.begin[1];
-        box.shape[0] = box.shape[1];
-        box.stride[0] = box.stride[1];
-        GPT_TRY(gpt_tensor_add(out, &box, err));
-    }
-    return GPT_OK;
-}
-
-/* One vector there and one row here, by a matrix of one row between them. */
-static int view_row(struct gpt_tensor *out, const struct gpt_tensor *in,
-                    const struct gpt_param *p, int64_t row, bool import,
-                    struct gpt_err *err)
-{
-    const int64_t shape[] = {1, p->shape[1]};
-    struct gpt_map m = {.shape = {1, p->shape[1]}, .perm = {0, 1, 2, 3}};
-    struct gpt_tensor between =
-        gpt_tensor_make(in->name, in->dtype, 2, shape);
-    int status;
-
-    if (import) {
-        m.to[0] = row;
-        status = lift_vector(&between, in, err);
-        if (status == GPT_OK)
-            status = gpt_tensor_view(out, &between, &m, 1, err);
-    } else {
-        m.from[0] = row;
-        status = gpt_tensor_view(&between, in, &m, 1, err);
-        if (status == GPT_OK)
-            status = lower_row(out, &between, err);
-    }
-    gpt_tensor_free(&between);
-    return status;
-}
-
 /* The vocabulary there has no dummy rows. Those that padding adds repeat the
  * last row, as Megatron's converters have it; they take no probability either
  * way. */
@@ -354,10 +379,14 @@ int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
                   const struct gpt_param *p, int64_t part, struct gpt_err *err)
 {
     if (rule->order == GPT_HF_ROWS)
-        return view_row(out, there, p, part, true, err);
+        return gpt_hf_view_row(out, there, p, part, true, err);
+    if (rule->order == GPT_HF_ONE_ROW)
+        return gpt_hf_lower_row(out, there, err);
+    if (rule->order == GPT_HF_STACKED)
+        return gpt_hf_flatten(out, there, err);
     if (p->vocab_rows)
         return gpt_tensor_resize(out, there, true, err);
-    return view_rows(out, there, c, rule, p, true, err);
+    return view_rows(out, there, c, rule, p, part, true, err);
 }
 
 int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
@@ -365,6 +394,10 @@ int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
                   const struct gpt_param *p, int64_t part, struct gpt_err *err)
 {
     if (rule->order == GPT_HF_ROWS)
-        return view_row(there, here, p, part, false, err);
-    return view_rows(there, here, c, rule, p, false, err);
+        return gpt_hf_view_row(there, here, p, part, false, err);
+    if (rule->order == GPT_HF_ONE_ROW)
+        return gpt_hf_lift_vector(there, here, err);
+    if (rule->order == GPT_HF_STACKED)
+        return gpt_hf_stack(there, here, err);
+    return view_rows(there, here, c, rule, p, part, false, err);
 }

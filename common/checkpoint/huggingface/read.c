@@ -243,6 +243,8 @@ static int find_tensor(void *context, enum gpt_kind kind, const char *name,
 /* Everything in the files is a parameter or is known to be none. */
 static int check_unknown(const struct gpt_hf *hf, struct gpt_err *err)
 {
+    int64_t further = 0;
+
     for (size_t s = 0; s < hf->n_shards; s++)
         for (int64_t i = 0; i < hf->shards[s].n; i++) {
             const char *name = hf->shards[s].tensors[i].name;
@@ -251,7 +253,11 @@ static int check_unknown(const struct gpt_hf *hf, struct gpt_err *err)
                                      gpt_hf_quantized_ignores(name)))
                 GPT_TRY(gpt_hf_import_check(&hf->model, name, name,
                                             hf->names[s], err));
+            further += gpt_hf_predicts(hf->extra.family, &hf->config, name);
         }
+    if (further)
+        gpt_warn("%s: the %lld tensors that predict further words than the "
+                 "next one are left out", hf->dir, (long long)further);
     return GPT_OK;
 }
 
@@ -381,8 +387,10 @@ int gpt_hf_read_run(struct gpt_hf *hf, const struct gpt_hf_trainer **run,
                     const char **why, struct gpt_err *err)
 {
     *run = NULL;
-    *why = "the weights are quantized";
-    if (hf->extra.quantized.method)
+    *why = hf->extra.quantized.method  ? "the weights are quantized"
+           : hf->config.num_experts > 0 ? "it is that of a model with experts"
+                                        : NULL;
+    if (*why)
         return GPT_OK;
     GPT_TRY(gpt_hf_trainer_open(&hf->trainer, &hf->model, hf->dir, &hf->arena,
                                 why, err));

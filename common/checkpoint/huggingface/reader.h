@@ -5,6 +5,7 @@
 #ifndef GPT_CHECKPOINT_HF_READER_H
 #define GPT_CHECKPOINT_HF_READER_H
 
+#include "checkpoint/huggingface/experts.h"
 #include "checkpoint/huggingface/huggingface.h"
 
 struct gpt_hf_reader {
@@ -16,6 +17,7 @@ struct gpt_hf_reader {
     bool uses_window;
     const cJSON *layer_types; /* NULL: as the family has it */
     cJSON *expanded;          /* a list that is made of a pattern, or NULL */
+    struct gpt_hf_experts experts;
 };
 
 /* need: what would be supported. */

@@ -292,7 +292,7 @@ int gpt_hf_read_before(const struct gpt_hf_reader *r,
 
 /* The share whose product with a head's size is this number, cut: rounding may
  * leave a hair less than a whole number, and an element would be lost. Heads
- * fill the width where files say it so. */
+ * fill the width where no other key says their size. */
 int gpt_hf_read_rotary_size(const struct gpt_hf_reader *r, const char *key,
                             const cJSON *item, struct gpt_err *err)
 {
@@ -300,10 +300,10 @@ int gpt_hf_read_rotary_size(const struct gpt_hf_reader *r, const char *key,
     int64_t size;
 
     GPT_TRY(gpt_hf_read_size(r, key, item, &size, err));
-    if (c->num_attention_heads < 1 ||
-        size > c->hidden_size / c->num_attention_heads)
+    if (c->head_size == 0 && c->num_attention_heads > 0)
+        c->head_size = c->hidden_size / c->num_attention_heads;
+    if (c->num_attention_heads < 1 || size > c->head_size)
         return gpt_hf_refuse(r, key, item, "at most the size of a head", err);
-    c->head_size = c->hidden_size / c->num_attention_heads;
     c->rotary_percent = (double)size / (double)gpt_max_i64(c->head_size, 1);
     if (gpt_config_rotary(c) < size)
         c->rotary_percent = nextafter(c->rotary_percent, 2);

@@ -177,6 +177,49 @@
     CACHE,                                               \
     VOCAB("151552")
 
+/* Of all models of Granite's hybrid class that are read: attention in every
+ * layer, and none of Mamba's, which the class checks in any case; its default
+ * has no positions. */
+#define HYBRID_KEYS                                               \
+    KEY("init_method", UNUSED, "null"),                           \
+    KEY("layer_types", ATTENTION, NULL),                          \
+    KEY("mamba_chunk_size", UNUSED, "null"),                      \
+    KEY("mamba_conv_bias", UNUSED, "null"),                       \
+    KEY("mamba_d_conv", UNUSED, "null"),                          \
+    KEY("mamba_d_head", UNUSED, "null"),                          \
+    KEY("mamba_d_state", UNUSED, "null"),                         \
+    KEY("mamba_expand", UNUSED, "null"),                          \
+    KEY("mamba_n_groups", UNUSED, "null"),                        \
+    /* one divides every width */                                 \
+    KEY("mamba_n_heads", NOTE, "1"),                              \
+    KEY("mamba_proj_bias", UNUSED, "null"),                       \
+    KEY("normalization_function", ONLY, "\"rmsnorm\""),           \
+    KEY("position_embedding_type", SAID, "\"rope\""),             \
+    KEY("time_step_limit", UNUSED, "null")
+
+/* What files of Hunyuan have of tokenizers, of pictures, and of an older
+ * implementation, whose layers could share keys and values. */
+#define HUNYUAN_NOTES                                             \
+    /* of heads, again: head_dim counts */                        \
+    KEY("attention_head_dim", UNUSED, "null"),                    \
+    KEY("cla_share_factor", UNUSED, "null"),                      \
+    KEY("class_num", UNUSED, "null"),                             \
+    KEY("dense_list", UNUSED, "null"),                            \
+    KEY("eod_token_id", UNUSED, "null"),                          \
+    KEY("im_end_id", UNUSED, "null"),                             \
+    KEY("im_newline_id", UNUSED, "null"),                         \
+    KEY("im_start_id", UNUSED, "null"),                           \
+    KEY("mask_init_id", UNUSED, "null"),                          \
+    KEY("norm_type", ONLY, "\"rms\""),                            \
+    KEY("org_vocab_size", UNUSED, "null"),                        \
+    KEY("pad_id", UNUSED, "null"),                                \
+    KEY("pool_type", UNUSED, "null"),                             \
+    KEY("text_end_id", UNUSED, "null"),                           \
+    KEY("text_start_id", UNUSED, "null"),                         \
+    KEY("use_cla", MUST, "false"),                                \
+    KEY("use_qk_norm", ONLY, "true"),                             \
+    KEY("use_rotary_pos_emb", ONLY, "true")
+
 /* Families that are in files of their own. */
 extern const struct gpt_hf_family gpt_hf_gemma, gpt_hf_gemma2, gpt_hf_olmo2;
 extern const struct gpt_hf_family gpt_hf_falcon_new, gpt_hf_falcon_one_norm;
@@ -200,5 +243,14 @@ extern const struct gpt_hf_family gpt_hf_olmo, gpt_hf_nanochat, gpt_hf_apertus;
 extern const struct gpt_hf_family gpt_hf_apertus_text;
 extern const struct gpt_hf_family gpt_hf_persimmon, gpt_hf_mpt;
 extern const struct gpt_hf_family gpt_hf_codegen, gpt_hf_biogpt;
+extern const struct gpt_hf_family gpt_hf_mixtral, gpt_hf_qwen2_moe;
+extern const struct gpt_hf_family gpt_hf_qwen3_moe, gpt_hf_mellum;
+extern const struct gpt_hf_family gpt_hf_olmoe, gpt_hf_flex_olmo;
+extern const struct gpt_hf_family gpt_hf_granite_moe, gpt_hf_granite_shared;
+extern const struct gpt_hf_family gpt_hf_granite_hybrid_moe;
+extern const struct gpt_hf_family gpt_hf_hunyuan_moe, gpt_hf_glm4_moe;
+extern const struct gpt_hf_family gpt_hf_dots1, gpt_hf_solar_open;
+extern const struct gpt_hf_family gpt_hf_exaone_moe, gpt_hf_hy_v3;
+extern const struct gpt_hf_family gpt_hf_minimax_m2, gpt_hf_ernie_moe;
 
 #endif

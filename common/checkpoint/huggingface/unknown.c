@@ -14,13 +14,6 @@ static const struct {
     const char *key;
     const char *what;
 } signs[] = {
-    {"num_local_experts", "experts"},
-    {"num_experts", "experts"},
-    {"n_routed_experts", "experts"},
-    {"moe_num_experts", "experts"},
-    {"num_experts_per_tok", "experts"},
-    {"moe_intermediate_size", "experts"},
-    {"ffn_config", "experts"}, /* DBRX */
     {"mamba_d_state", "state spaces"},
     {"mamba_n_heads", "state spaces"},
     {"state_size", "state spaces"},
@@ -45,20 +38,32 @@ static const struct {
     {"hidden_size_per_layer_input", "words of each layer"},
     {"lambda_std_dev", "differences of attentions"},
     {"attn_layers", "attention by hashes"}, /* Reformer */
+    /* last: most of such types are read, and others have something else */
+    {"num_local_experts", "experts of another kind"},
+    {"num_experts", "experts of another kind"},
+    {"n_routed_experts", "experts of another kind"},
+    {"moe_num_experts", "experts of another kind"},
+    {"num_experts_per_tok", "experts of another kind"},
+    {"moe_intermediate_size", "experts of another kind"},
+    {"ffn_config", "experts of another kind"}, /* DBRX */
 };
 
 /* Types whose files have no key that says it. */
 static const struct {
     const char *type, *what;
 } types[] = {
+    {"afmoe", "gates of what attention gives"},
+    {"beam", "gates of what attention gives"},
     {"bert-generation", "the layers of an encoder"},
     {"bitnet", "weights of three values"},
     {"blt", "layers between bytes and words"},
+    {"cohere2_moe", "experts beside attention"},
     {"cohere_compass_text", "rotary positions for each kind of layer"},
     {"cpmant", "scores of distances that are learned"},
     {"ctrl", "positions by a formula"},
     {"doge", "masks that are computed from values"},
     {"dory", "layers that are gone through again"},
+    {"flint", "a number beside each head's scores"},
     {"fuyu", "pictures"},
     {"gemma4", "norms of values and heads of two sizes"},
     {"gemma4_assistant", "keys and values of another model"},
@@ -67,13 +72,21 @@ static const struct {
     {"gemma4_unified_assistant", "keys and values of another model"},
     {"gemma4_unified_text", "norms of values and heads of two sizes"},
     {"gpt_neox_japanese", "a bias in the last layer alone"},
+    {"gpt_oss", "a number beside each head's scores"},
     {"granite_swa", "a number beside each head's scores"},
+    {"granitemoe_swa", "a number beside each head's scores"},
     {"hrm_text", "layers that are gone through again"},
+    {"jetmoe", "experts of attention"},
+    {"kolibri1", "scores of experts with a bias under the sigmoid"},
+    {"laguna", "gates of what attention gives"},
+    {"llama4_text", "scores that multiply what experts read"},
+    {"mimo_v2_flash", "a number beside each head's scores"},
     {"modernbert-decoder", "a first layer without a norm"},
     {"moshi", "sound"},
     {"musicgen", "sound"},
     {"musicgen_melody", "sound"},
     {"openai-gpt", "norms of sums"},
+    {"phimoe", "experts whose weights are shares of some scores"},
     {"trocr", "pictures"},
     {"xglm", "positions by a formula"},
     {"xlm", "norms of sums"},

@@ -124,7 +124,7 @@ static int plan_tensor(struct gpt_hf_plan *p, const struct gpt_param *row,
                        struct gpt_err *err)
 {
     char name[NAME];
-    int64_t shape[2];
+    int64_t shape[GPT_HF_DIMS];
 
     gpt_hf_name(name, sizeof(name), rule, row, part, p->extra.family->prefix);
     /* two parameters of one tensor are neighbours in the table */

@@ -1,0 +1,55 @@
+/* Words of the tables of families with experts; see rows.h. */
+#ifndef GPT_CHECKPOINT_HF_ROWS_EXPERTS_H
+#define GPT_CHECKPOINT_HF_ROWS_EXPERTS_H
+
+#include "checkpoint/huggingface/rows.h"
+
+#define MEMORY(m) .memory = (m), .n_memory = GPT_COUNT(m)
+
+/* ---- tensors ---- */
+
+#define EACH_EXPERT                                                          \
+    RULE(EXPERTS_FC1, EXPERT_GATE,                                           \
+         "layers.%.mlp.experts.%.gate_proj.weight"),                         \
+    RULE(EXPERTS_FC1, EXPERT_UP, "layers.%.mlp.experts.%.up_proj.weight"),   \
+    RULE(EXPERTS_FC2, EXPERT, "layers.%.mlp.experts.%.down_proj.weight")
+#define MIXTRAL_EXPERTS                                                      \
+    RULE(EXPERTS_FC1, EXPERT_GATE,                                           \
+         "layers.%.block_sparse_moe.experts.%.w1.weight"),                   \
+    RULE(EXPERTS_FC1, EXPERT_UP,                                             \
+         "layers.%.block_sparse_moe.experts.%.w3.weight"),                   \
+    RULE(EXPERTS_FC2, EXPERT,                                                \
+         "layers.%.block_sparse_moe.experts.%.w2.weight")
+/* In memory. */
+#define STACKED_EXPERTS                                                      \
+    RULE(EXPERTS_FC1, STACKED, "layers.%.mlp.experts.gate_up_proj"),         \
+    RULE(EXPERTS_FC2, STACKED, "layers.%.mlp.experts.down_proj")
+#define SHARED_EXPERTS                                                       \
+    RULE(SHARED_GATE, SAME, "layers.%.mlp.shared_experts.gate_proj.weight"), \
+    RULE(SHARED_FC1, SAME, "layers.%.mlp.shared_experts.up_proj.weight"),    \
+    RULE(SHARED_FC2, SAME, "layers.%.mlp.shared_experts.down_proj.weight")
+
+/* ---- keys ---- */
+
+#define EXPERTS(name, other, def) \
+    {name, other, GPT_HF_SIZE, def, AT(num_experts)}
+#define TOP(name, def) SIZE(name, moe_router_topk, def)
+#define EXPERT_FFN(name, def) SIZE(name, moe_ffn_hidden_size, def)
+#define NORM_TOP(def) NOT("norm_topk_prob", moe_router_pre_softmax, def)
+#define EACH(name, field, def) {name, NULL, GPT_HF_EACH, def, AT(field)}
+/* What only training reads. */
+#define ROUTER_NOTES                               \
+    KEY("output_router_logits", UNUSED, "null"),   \
+    KEY("router_aux_loss_coef", UNUSED, "null"),   \
+    KEY("router_jitter_noise", UNUSED, "null")
+#define QWEN_EXPERTS                               \
+    KEY("decoder_sparse_step", EXPERTS_EVERY, "1"), \
+    KEY("mlp_only_layers", EXPERTS_NOT, "null"),   \
+    NORM_TOP("false")
+/* Factors, and a choice by groups of experts, of which there is one. */
+#define SCALED_TOP(name, def) \
+    {name, NULL, GPT_HF_MULTIPLIER, def, AT(moe_router_topk_scaling_factor)}
+#define ONE_GROUP                                  \
+    KEY("n_group", MUST, "1"), KEY("topk_group", MUST, "1")
+
+#endif

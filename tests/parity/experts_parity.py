@@ -1,0 +1,281 @@
+"""Tiny random models of Hugging Face's families with experts, of odd sizes: the
+parameters that are made of their files, and of files with the names that a
+state in memory has; back as the same tensors, also from other layouts; the same
+logits and greedy text, and back in transformers. Prints TAP. Usage:
+experts_parity.py BUILD [CASE...] (from the repository's root). With
+GPT_TENSORS_ALONE set no model is computed.
+"""
+import glob
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import hf_families_parity as hf
+from hf_families_parity import (GROUPS, VOCAB, close, greedy, known, logits,
+                                model, numbers, ok, run, state)
+
+EXPERTS, TOP, WIDTH = 4, 2, 20
+MOE = dict(num_experts_per_tok=TOP, moe_intermediate_size=WIDTH)
+LOCAL = dict(num_local_experts=EXPERTS, num_experts_per_tok=TOP)
+HEADS = dict(**GROUPS, hidden_size=48, head_dim=12)
+WIDE = dict(**GROUPS, hidden_size=48)
+FACTORS = dict(embedding_multiplier=3.0, residual_multiplier=0.3,
+               logits_scaling=5.0, attention_multiplier=0.25)
+ROUTED = dict(**MOE, n_routed_experts=EXPERTS)
+DENSE = dict(num_hidden_layers=4)
+
+# name: class, its configuration
+CASES = {
+    "mixtral": ("Mixtral", dict(**HEADS, **LOCAL)),
+    "mixtral-window": ("Mixtral", dict(**HEADS, sliding_window=9,
+                                       num_local_experts=8,
+                                       num_experts_per_tok=3)),
+    "mixtral-one": ("Mixtral", dict(**HEADS, num_local_experts=3,
+                                    num_experts_per_tok=1)),
+    "qwen2_moe": ("Qwen2Moe", dict(
+        **WIDE, **MOE, **DENSE, num_experts=EXPERTS, mlp_only_layers=[1],
+        decoder_sparse_step=2, shared_expert_intermediate_size=28)),
+    "qwen2_moe-norm": ("Qwen2Moe", dict(
+        **WIDE, **MOE, num_experts=6, norm_topk_prob=True, qkv_bias=False,
+        shared_expert_intermediate_size=12)),
+    "qwen3_moe": ("Qwen3Moe", dict(
+        **HEADS, **MOE, **DENSE, num_experts=EXPERTS, norm_topk_prob=True,
+        mlp_only_layers=[0, 3])),
+    "qwen3_moe-whole": ("Qwen3Moe", dict(
+        **HEADS, **MOE, num_experts=5, tie_word_embeddings=True,
+        use_sliding_window=True, sliding_window=9)),
+    "mellum": ("Mellum", dict(
+        **HEADS, **MOE, **DENSE, num_experts=EXPERTS, sliding_window=9,
+        mlp_layer_types=["sparse", "dense", "dense", "sparse"],
+        layer_types=["full_attention"] + ["sliding_attention"] * 3)),
+    "olmoe": ("Olmoe", dict(**WIDE, num_experts=EXPERTS,
+                            num_experts_per_tok=TOP)),
+    "olmoe-clip": ("Olmoe", dict(**WIDE, num_experts=EXPERTS, clip_qkv=0.5,
+                                 num_experts_per_tok=3, norm_topk_prob=True)),
+    "flex_olmo": ("FlexOlmo", dict(**WIDE, num_experts=EXPERTS,
+                                   num_experts_per_tok=TOP)),
+    "granitemoe": ("GraniteMoe", dict(**WIDE, **LOCAL, **FACTORS)),
+    "granitemoeshared": ("GraniteMoeShared", dict(
+        **WIDE, **LOCAL, **FACTORS, shared_intermediate_size=28)),
+    "granitemoehybrid": ("GraniteMoeHybrid", dict(
+        **WIDE, **LOCAL, **FACTORS, shared_intermediate_size=28,
+        position_embedding_type="rope", mamba_n_heads=4,
+        layer_types=["attention"] * 2)),
+    "hunyuan_v1_moe": ("HunYuanMoEV1", dict(
+        **HEADS, num_experts=EXPERTS, moe_topk=TOP)),
+    "glm4_moe": ("Glm4Moe", dict(
+        **HEADS, **ROUTED, first_k_dense_replace=1, routed_scaling_factor=2.5,
+        n_shared_experts=2)),
+    "glm4_moe-norms": ("Glm4Moe", dict(
+        **HEADS, **ROUTED, **DENSE, first_k_dense_replace=3, use_qk_norm=True,
+        norm_topk_prob=False, attention_bias=True)),
+    "dots1": ("Dots1", dict(
+        **HEADS, **ROUTED, first_k_dense_replace=1, n_shared_experts=2,
+        norm_topk_prob=True, routed_scaling_factor=2.5, sliding_window=None)),
+    "solar_open": ("SolarOpen", dict(**HEADS, **ROUTED)),
+    "exaone_moe": ("ExaoneMoe", dict(
+        **WIDE, **MOE, **DENSE, num_experts=EXPERTS, sliding_window=9)),
+    "hy_v3": ("HYV3", dict(**HEADS, **MOE, **DENSE, num_experts=EXPERTS)),
+    "minimax_m2": ("MiniMaxM2", dict(**HEADS, **LOCAL, rotary_dim=4)),
+    "ernie4_5_moe": ("Ernie4_5_Moe", dict(
+        **WIDE, moe_num_experts=EXPERTS, moe_k=TOP,
+        moe_intermediate_size=WIDTH)),
+    "ernie4_5_moe-some": ("Ernie4_5_Moe", dict(
+        **WIDE, moe_num_experts=EXPERTS, moe_k=TOP, num_hidden_layers=6,
+        moe_intermediate_size=WIDTH, moe_layer_interval=2,
+        moe_layer_start_index=3, moe_num_shared_experts=0)),
+}
+
+# What the matrices of an expert are called.
+GATES = ("w1", "gate_proj")
+UPS = ("w3", "up_proj")
+DOWNS = ("w2", "down_proj")
+
+
+def make(directory, name, changes):
+    """As in the other families; biases of routers are no parameters."""
+    cls = hf.make(directory, name, changes)
+    tensors = state(directory)
+    for k, v in tensors.items():
+        if "bias" in k and v.numel() == v.shape[-1] and \
+                v.shape[-1] <= 8 and ("score" in k or "expert_bias" in k):
+            tensors[k] = torch.randn_like(v) * 0.3
+    save_file(tensors, directory + "/model.safetensors",
+              metadata={"format": "pt"})
+    return cls
+
+
+def native(directory):
+    """All parameters of a checkpoint of one rank."""
+    files = glob.glob(directory + "/iter_*/model_tp00_pp00.safetensors") + \
+        glob.glob(directory + "/release/model_tp00_pp00.safetensors")
+    return load_file(files[0])
+
+
+def expected(tensors, layer):
+    """Experts and routers of a layer, as this project has them; {} where it
+    has none."""
+    names = {k: v for k, v in tensors.items() if f".layers.{layer}." in k}
+    out = {}
+
+    def one(what, *words):
+        found = [v for k, v in names.items()
+                 if any(k.endswith(w) for w in words)]
+        if found:
+            out[what] = found[0]
+
+    def of_expert(e, kinds):
+        return next((v for k, v in names.items() for w in kinds
+                     if k.endswith(f".experts.{e}.{w}.weight")), None)
+
+    one("router.weight", "moe.gate.weight", "mlp.gate.weight",
+        "router.layer.weight", "gate.wg.weight", "router.gate.weight")
+    one("router.expert_bias", "e_score_correction_bias", "mlp.expert_bias")
+    fused = next((v for k, v in names.items()
+                  if k.endswith("moe.input_linear.weight")), None)
+    if fused is not None:
+        down = next(v for k, v in names.items()
+                    if k.endswith("moe.output_linear.weight"))
+        out["experts.linear_fc1.weight"] = fused.flatten(0, 1)
+        out["experts.linear_fc2.weight"] = down.flatten(0, 1)
+    elif of_expert(0, GATES) is not None:
+        n = 1 + max(int(k.split(".experts.")[1].split(".")[0])
+                    for k in names if ".experts." in k)
+        out["experts.linear_fc1.weight"] = torch.cat(
+            [of_expert(e, kind) for e in range(n) for kind in (GATES, UPS)])
+        out["experts.linear_fc2.weight"] = torch.cat(
+            [of_expert(e, DOWNS) for e in range(n)])
+    both = next((v for k, v in names.items()
+                 if k.endswith("shared_mlp.input_linear.weight")), None)
+    shared = ("shared_expert", "shared_experts", "shared_mlp")
+    if both is not None:
+        gate, up = both.chunk(2)
+        out["shared_experts.linear_gate.weight"] = gate
+        out["shared_experts.linear_fc1.weight"] = up
+        one("shared_experts.linear_fc2.weight",
+            "shared_mlp.output_linear.weight")
+    else:
+        for to, word in (("gate", "gate"), ("fc1", "up"), ("fc2", "down")):
+            one(f"shared_experts.linear_{to}.weight",
+                *(f".{s}.{word}_proj.weight" for s in shared))
+    one("shared_experts.gate_weight", "shared_expert_gate.weight")
+    return out
+
+
+def tensors_fit(name, there, here, layers):
+    wrong = []
+    seen = 0
+    for layer in range(layers):
+        want = {f"decoder.layers.{layer}.mlp.{k}": v
+                for k, v in expected(there, layer).items()}
+        got = {k: v for k, v in here.items()
+               if f"layers.{layer}.mlp." in k and
+               ("router" in k or "experts" in k)}
+        seen += "router.weight" in "".join(want)
+        wrong += [k for k in want.keys() | got.keys()
+                  if k not in want or k not in got or not torch.equal(
+                      want[k].reshape(got[k].shape), got[k])]
+    ok(seen and not wrong, f"{name}: {seen} layers of experts", wrong)
+
+
+def same(a, b, what):
+    ok(a.keys() == b.keys() and all(torch.equal(a[k], b[k]) and
+                                    a[k].dtype == b[k].dtype for k in a),
+       what, a.keys() ^ b.keys())
+
+
+def layouts(d, name):
+    """Ranks have some of the experts each."""
+    for tp, pp in ((2, 1), (1, 2), (2, 2)):
+        to, back = d(f"tp{tp}pp{pp}"), d(f"back{tp}{pp}")
+        try:
+            run("gpt-reshape", "--load-path", d("in"), "--save-path", to,
+                "--target-tensor-model-parallel-size", tp,
+                "--target-pipeline-model-parallel-size", pp, "--verify")
+        except RuntimeError as e:
+            # odd numbers of experts or groups
+            ok("does not divide" in str(e), f"{name}: TP {tp}, PP {pp}", e)
+            continue
+        run("gpt-reshape", "--load-path", to, "--save-path", back, "--to",
+            "hf", "--verify")
+        same(state(d("hf")), state(back), f"{name}: TP {tp}, PP {pp} and back")
+
+
+def in_memory(d, name, m):
+    """The same parameters by other names."""
+    tied = m.get_output_embeddings().weight is m.get_input_embeddings().weight
+    os.mkdir(d("memory"))
+    save_file({k: v.contiguous() for k, v in m.state_dict().items()
+               if k != "lm_head.weight" or not tied},
+              d("memory") + "/model.safetensors")
+    shutil.copy(d("hf") + "/config.json", d("memory"))
+    run("gpt-reshape", "--load-path", d("memory"), "--save-path",
+        d("from-memory"), "--verify")
+    same(native(d("in")), native(d("from-memory")),
+         f"{name}: names of a state in memory")
+
+
+def computes(d, name, cls, m, long):
+    close(numbers(run("tests/parity/logits", d("hf"), *long)), logits(m, long),
+          f"{name}: logits")
+    hf.narrow(name, cls, d, m, long)
+    text = run("gpt-generate", "--load", d("hf"), "--tokenizer-type",
+               "NullTokenizer", "--vocab-size", VOCAB - 1, "--greedy",
+               "--tokens", 100, "--ignore-eod", "--prompt",
+               " ".join(map(str, long[:7])), "--device", "cpu")
+    want = greedy(m, long[:7])
+    ok(text.split() == want.split(), f"{name}: the same greedy text",
+       f"{text}\n{want}")
+
+
+def case(work, name, cls, changes):
+    d = lambda x: os.path.join(work, f"{name}-{x}")
+    there = make(d("hf"), cls, changes)
+    m = model(there, d("hf"))
+    long = [random.randrange(VOCAB) for _ in range(150)]
+    run("gpt-reshape", "--load-path", d("hf"), "--save-path", d("in"),
+        "--verify")
+    tensors_fit(name, state(d("hf")), native(d("in")),
+                m.config.num_hidden_layers)
+    run("gpt-reshape", "--load-path", d("in"), "--save-path", d("back"),
+        "--to", "hf", "--verify")
+    kind = json.load(open(d("back") + "/config.json"))["model_type"]
+    ok(kind == m.config.model_type, f"{name}: goes out as it came in", kind)
+    same(state(d("hf")), state(d("back")), f"{name}: and as the same tensors")
+    back = model(transformers.AutoModelForCausalLM, d("back"))
+    close(logits(back, long), logits(m, long),
+          f"{name}: back in transformers", 1e-6)
+    in_memory(d, name, m)
+    layouts(d, name)
+    if not os.environ.get("GPT_TENSORS_ALONE"):
+        computes(d, name, there, m, long)
+
+
+def main():
+    random.seed(1)
+    torch.manual_seed(3)
+    only = sys.argv[2:]
+    with tempfile.TemporaryDirectory() as work:
+        for name, (cls, changes) in CASES.items():
+            if only and name not in only:
+                continue
+            if not known(cls):
+                ok(True, f"{name} # SKIP this transformers has no {cls}")
+                continue
+            try:
+                case(work, name, cls, changes)
+            except Exception as e:  # a class that fails is a failed case
+                ok(False, name, e)
+    print(f"1..{hf.count}")
+    return hf.failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
