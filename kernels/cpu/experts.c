@@ -350,9 +350,7 @@ static void sum_token(const struct gpt_expert_rows *rows, const void *x,
         const float w = weighed ? rows->weight[i] : 1;
         const float *row = floats_of(x, p - first, c, rows->act, room + c);
 
-#pragma omp simd
-        for (int64_t j = 0; j < c; j++)
-            sum[j] += w * row[j];
+        cpu_isa->combine(sum, &w, row, c, c, 1);
     }
     cpu_convert((char *)y + (size_t)n * row_bytes(c, rows->act), rows->act,
                 sum, GPT_F32, c);
@@ -373,22 +371,6 @@ void cpu_expert_sum(struct gpt_queue *q, const struct gpt_expert_rows *rows,
                   room + omp_get_thread_num() * 2 * c);
 }
 
-static float dot_of(const float *a, const float *b, int64_t n)
-{
-    float sum[16] = {0}, all = 0;
-    int64_t i = 0;
-
-    /* sixteen sums of their own: an order that vectors can keep */
-    for (; i + 16 <= n; i += 16)
-        for (int j = 0; j < 16; j++)
-            sum[j] += a[i + j] * b[i + j];
-    for (; i < n; i++)
-        sum[i % 16] += a[i] * b[i];
-    for (int j = 0; j < 16; j++)
-        all += sum[j];
-    return all;
-}
-
 /* Two rows (F) of one pair, or token; h and dh are multiplied by w. Returns
  * their dot before. room: 2 F floats. */
 static float weigh_rows(void *h, void *dh, int64_t row, int64_t f, float w,
@@ -399,7 +381,7 @@ static float weigh_rows(void *h, void *dh, int64_t row, int64_t f, float w,
 
     floats_of(h, row, f, act, x);
     floats_of(dh, row, f, act, dx);
-    const float dot = dot_of(x, dx, f);
+    const float dot = cpu_isa->dot(x, dx, f);
     cpu_isa->scale(x, f, w);
     cpu_isa->scale(dx, f, w);
     if (is_narrow(act)) {
@@ -467,7 +449,7 @@ void cpu_gate_rows_bwd(struct gpt_queue *q, const void *x, void *dx,
         float *drow = is_narrow(act) ? mine + f : (float *)dx + i * f;
 
         floats_of(dx, i, f, act, drow);
-        const float d = (1 - s) * dot_of(row, drow, f);
+        const float d = (1 - s) * cpu_isa->dot(row, drow, f);
         cpu_isa->scale(drow, f, s);
         if (is_narrow(act))
             cpu_isa->narrow((uint16_t *)dx + i * f, drow, f);

@@ -237,9 +237,9 @@ void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
 size_t cuda_attn_scratch(const struct gpt_attn *op);
 const char *cuda_attn_slow(const struct gpt_attn *op);
 void cuda_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op);
-void cuda_route(struct gpt_queue *q, const struct gpt_route *op);
-void cuda_route_bwd(struct gpt_queue *q, const struct gpt_route *op,
-                    const struct gpt_route_grad *grad);
+void cuda_route(struct gpt_queue *q, const struct gpt_router *op);
+void cuda_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
+                    const struct gpt_router_grad *grad);
 void cuda_expert_pick(struct gpt_queue *q, const struct gpt_expert_rows *rows, const void *x,
                       void *out, int64_t c);
 void cuda_expert_sum(struct gpt_queue *q, const struct gpt_expert_rows *rows, const void *x,
@@ -249,8 +249,8 @@ void cuda_expert_weigh(struct gpt_queue *q, const struct gpt_expert_rows *rows, 
                        int64_t f, float *dweight);
 void cuda_gate_rows(struct gpt_queue *q, void *x, const float *gate, int64_t n, int64_t f,
                     enum gpt_dtype act);
-void cuda_gate_rows_bwd(struct gpt_queue *q, void *x, void *dx, const float *gate, void *dgate,
-                        int64_t n, int64_t f, enum gpt_dtype act);
+void cuda_gate_rows_bwd(struct gpt_queue *q, const void *x, void *dx, const float *gate,
+                        void *dgate, int64_t n, int64_t f, enum gpt_dtype act);
 void cuda_xent(struct gpt_queue *q, const struct gpt_xent *op);
 void cuda_xent_partial(struct gpt_queue *q, const struct gpt_xent *op, float *stats);
 void cuda_xent_finish(struct gpt_queue *q, const struct gpt_xent *op, const float *stats,

@@ -112,10 +112,10 @@ void cuda_expert_sum(struct gpt_queue *q, const struct gpt_expert_rows *rows, co
 
 /* ---- rows times a number, and its gradient ---- */
 
-/* Multiplies two rows of f elements by w; returns their dot before, for all threads of the
- * block. */
-template <int W, class T>
-static __device__ float weigh_rows(T *h, T *dh, int64_t f, float w)
+/* Multiplies dh by w, and h, too, where that is not const; returns the dot of the rows of f elements
+ * before, for all threads of the block. */
+template <int W, class H, class T>
+static __device__ float weigh_rows(H *h, T *dh, int64_t f, float w)
 {
     float dot[1] = {0};
 
@@ -130,7 +130,8 @@ static __device__ float weigh_rows(T *h, T *dh, int64_t f, float w)
             a[e] *= w;
             b[e] *= w;
         }
-        store(h + j, a);
+        if constexpr (!std::is_const_v<H>)
+            store(h + j, a);
         store(dh + j, b);
     }
     block_sum(dot);
@@ -205,20 +206,21 @@ void cuda_gate_rows(struct gpt_queue *q, void *x, const float *gate, int64_t n, 
     });
 }
 
+/* x is what gate_forward() has left: times the function already. */
 template <class T, int W>
 static __global__ void __launch_bounds__(THREADS)
-    gate_backward(T *x, T *dx, const float *gate, T *dgate, int64_t f)
+    gate_backward(const T *x, T *dx, const float *gate, T *dgate, int64_t f)
 {
     const int64_t i = blockIdx.x;
     const float w = logistic(gate[i]);
     const float dot = weigh_rows<W>(x + i * f, dx + i * f, f, w);
 
     if (threadIdx.x == 0)
-        dgate[i] = from_float<T>(dot * w * (1 - w));
+        dgate[i] = from_float<T>(dot * (1 - w));
 }
 
-void cuda_gate_rows_bwd(struct gpt_queue *q, void *x, void *dx, const float *gate, void *dgate,
-                        int64_t n, int64_t f, enum gpt_dtype act)
+void cuda_gate_rows_bwd(struct gpt_queue *q, const void *x, void *dx, const float *gate,
+                        void *dgate, int64_t n, int64_t f, enum gpt_dtype act)
 {
     if (!cuda_ready(q, "gate_rows_bwd", act) || !n)
         return;
@@ -226,7 +228,7 @@ void cuda_gate_rows_bwd(struct gpt_queue *q, void *x, void *dx, const float *gat
         using T = decltype(type);
         const int W = decltype(width)::value;
 
-        launch(q, gate_backward<T, W>, n, cuda_threads(f / W, THREADS), 0, (T *)x, (T *)dx, gate,
-               (T *)dgate, f);
+        launch(q, gate_backward<T, W>, n, cuda_threads(f / W, THREADS), 0, (const T *)x, (T *)dx,
+               gate, (T *)dgate, f);
     });
 }

@@ -75,13 +75,13 @@ static __device__ candidate next_of(const float *by, int e, const candidate &las
 }
 
 /* What a token's scores are divided by, which sum up to this. */
-static __device__ inline float divisor(const struct gpt_route &op, float sum)
+static __device__ inline float divisor(const struct gpt_router &op, float sum)
 {
     return op.whole ? 1 : op.sigmoid ? sum + GPT_ROUTER_LEAST : sum;
 }
 
 template <class T>
-static __global__ void __launch_bounds__(THREADS) choose(struct gpt_route op)
+static __global__ void __launch_bounds__(THREADS) choose(struct gpt_router op)
 {
     const int e = (int)op.e, k = (int)op.k, lane = threadIdx.x % LANES;
     const int64_t n = own_token();
@@ -110,7 +110,7 @@ static __global__ void __launch_bounds__(THREADS) choose(struct gpt_route op)
 
 /* Where pairs went, once they are sorted by expert. */
 static __global__ void __launch_bounds__(THREADS)
-    place_pairs(struct gpt_route op, struct cuda_sorted sorted)
+    place_pairs(struct gpt_router op, struct cuda_sorted sorted)
 {
     const int pairs = (int)(op.n * op.k), p = blockIdx.x * THREADS + threadIdx.x;
 
@@ -129,7 +129,7 @@ static __global__ void __launch_bounds__(THREADS)
 /* Bytes of shared memory for each expert. */
 static const size_t EACH = 2 * WARPS * sizeof(float);
 
-void cuda_route(struct gpt_queue *q, const struct gpt_route *op)
+void cuda_route(struct gpt_queue *q, const struct gpt_router *op)
 {
     const int64_t pairs = op->n * op->k;
     struct cuda_list list = {op->expert, 0, (int32_t)op->e, true};
@@ -157,13 +157,28 @@ void cuda_route(struct gpt_queue *q, const struct gpt_route *op)
 
 /* ---- backward ---- */
 
-/* What a token's backward takes. aux, z: times what a token adds to a loss. */
+/* What a token's backward takes. Where there are losses: share (1), in device memory, how much
+ * they count; aux, z: times what a token adds to a loss. */
 struct backward {
-    struct gpt_route op;
-    const float *dweight, *scale;
-    float share, aux, z;
-    float *losses; /* (blocks, 2), or NULL */
+    struct gpt_router op;
+    const float *dweight, *scale, *share;
+    float aux, z;
+    float *losses; /* (blocks, 2); NULL: there are none */
 };
+
+/* How much the tokens' losses count together. One block: the order of the sum depends on n
+ * alone. */
+static __global__ void __launch_bounds__(THREADS)
+    sum_weights(float *share, const float *weights, int64_t n)
+{
+    double sum[1] = {0};
+
+    for (int64_t i = threadIdx.x; i < n; i += THREADS)
+        sum[0] += (double)weights[i];
+    block_sum(sum);
+    if (threadIdx.x == 0)
+        *share = (float)sum[0];
+}
 
 /* Adds the gradient of the weights to d: with w = s / S, dS = -sum dw w / S. */
 static __device__ void weights_back(const backward &p, float *d, const float *scores, int64_t n)
@@ -241,7 +256,7 @@ static __global__ void __launch_bounds__(THREADS) route_back(backward p, T *dlog
     const int64_t n = own_token();
     const int e = n < p.op.n ? (int)p.op.e : 0;
     float *scores = own_room((int)p.op.e), *d = scores + p.op.e;
-    const float by = p.share * (p.scale ? *p.scale : 1);
+    const float share = p.losses ? *p.share : 0, by = share * (p.scale ? *p.scale : 1);
     float losses[2] = {0, 0};
 
     if (e) {
@@ -255,8 +270,8 @@ static __global__ void __launch_bounds__(THREADS) route_back(backward p, T *dlog
         const float lse = log_sum(logits, e, most);
         logits_back(p, dlogits + n * e, by * p.z, lse, d, scores, logits, e);
         if (threadIdx.x % LANES == 0) {
-            losses[0] = p.aux * spread;
-            losses[1] = p.z * lse * lse;
+            losses[0] = share * p.aux * spread;
+            losses[1] = share * p.z * lse * lse;
         }
     }
     if (!p.losses)
@@ -266,19 +281,25 @@ static __global__ void __launch_bounds__(THREADS) route_back(backward p, T *dlog
         p.losses[2 * blockIdx.x + threadIdx.x] = losses[threadIdx.x];
 }
 
-void cuda_route_bwd(struct gpt_queue *q, const struct gpt_route *op,
-                    const struct gpt_route_grad *grad)
+void cuda_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
+                    const struct gpt_router_grad *grad)
 {
     const int64_t blocks = cuda_blocks(op->n, WARPS);
     const float n = (float)op->n;
 
     if (!cuda_ready(q, "route_bwd", op->act) || !op->n)
         return;
-    backward p = {*op, grad->dweight, grad->scale, grad->share,
+    backward p = {*op, grad->dweight, grad->scale, NULL,
                   grad->aux * (float)op->e / (float)op->k / n / n, grad->z / n, NULL};
-    if (grad->losses &&
-        !(p.losses = (float *)cuda_work(q, (size_t)blocks * 2 * sizeof(float))))
-        return;
+    if (grad->aux != 0 || grad->z != 0) {
+        float *work = (float *)cuda_work(q, (size_t)(1 + 2 * blocks) * sizeof(float));
+
+        if (!work)
+            return;
+        p.share = work;
+        p.losses = work + 1;
+        launch(q, sum_weights, 1, THREADS, 0, work, grad->weights, op->n);
+    }
     with_type(op->act, [&](auto type) {
         using T = decltype(type);
 
@@ -286,6 +307,6 @@ void cuda_route_bwd(struct gpt_queue *q, const struct gpt_route *op,
             launch(q, route_back<T>, blocks, THREADS, (size_t)op->e * EACH, p,
                    (T *)grad->dlogits);
     });
-    if (grad->losses)
+    if (p.losses)
         cuda_add_columns(q, {{grad->losses, grad->losses + 1}, {1, 1}}, p.losses, blocks);
 }

@@ -33,11 +33,11 @@ static void route_operands(struct operand *ops, const struct experts_case *k,
     memcpy(ops, routed, sizeof(routed));
 }
 
-static struct gpt_route route_of(const struct trial *t)
+static struct gpt_router route_of(const struct trial *t)
 {
     const struct experts_case *k = t->params;
 
-    return (struct gpt_route){
+    return (struct gpt_router){
         .n = k->n, .e = k->e, .k = k->k, .sigmoid = k->sigmoid,
         .whole = k->whole, .scaling = k->bias ? 2.5F : 1, .act = t->act,
         .logits = t->mem[0], .bias = k->bias ? t->mem[1] : NULL,
@@ -48,7 +48,7 @@ static struct gpt_route route_of(const struct trial *t)
 static struct gpt_expert_rows experts_rows(const struct trial *t)
 {
     const struct experts_case *k = t->params;
-    const struct gpt_route r = route_of(t);
+    const struct gpt_router r = route_of(t);
 
     return (struct gpt_expert_rows){
         .n = k->n, .k = k->k, .first = k->first, .count = k->count,
@@ -59,10 +59,11 @@ static struct gpt_expert_rows experts_rows(const struct trial *t)
 static void run_router(struct trial *t)
 {
     const struct experts_case *k = t->params;
-    const struct gpt_route op = route_of(t);
-    const struct gpt_route_grad grad = {
-        .dweight = t->mem[7], .dlogits = t->mem[8], .aux = 0.7F, .z = 0.2F,
-        .share = 0.25F, .scale = k->n % 2 ? t->mem[10] : NULL,
+    const struct gpt_router op = route_of(t);
+    const struct gpt_router_grad grad = {
+        .dweight = t->mem[7], .dlogits = t->mem[8],
+        .aux = k->n % 3 ? 0.7F : 0, .z = k->n % 3 ? 0.2F : 0,
+        .weights = t->mem[11], .scale = k->n % 2 ? t->mem[10] : NULL,
         .losses = t->mem[9]};
 
     t->be->route(t->q, &op);
@@ -74,25 +75,27 @@ static void check_router(const struct experts_case *k, const float *logits,
 {
     static const float losses[2] = {0.5F, -1}, scale = 8;
     float *dweight = rnd_floats(k->n * k->k, 1);
-    struct operand ops[ROUTED + 4];
+    float *weights = rnd_floats(k->n, 1);
+    struct operand ops[ROUTED + 5];
 
     route_operands(ops, k, logits, bias);
     ops[7] = (struct operand){"dweight", F32, k->n * k->k, dweight, false, 0};
     ops[8] = (struct operand){"dlogits", ACT, k->n * k->e, NULL, true, 0};
     ops[9] = (struct operand){"losses", F32, 2, losses, true, 0};
     ops[10] = (struct operand){"scale", F32, 1, &scale, false, 0};
+    ops[11] = (struct operand){"weights", F32, k->n, weights, false, 0};
     compare(run_router, k, ops, GPT_COUNT(ops),
             "router of %lld tokens, %lld of %lld experts%s%s%s",
             (long long)k->n, (long long)k->k, (long long)k->e,
             k->sigmoid ? " sigmoid" : "", k->whole ? " whole" : "",
             k->bias ? " bias" : "");
-    free(dweight);
+    free(dweight), free(weights);
 }
 
 static void run_expert_rows(struct trial *t)
 {
     const struct experts_case *k = t->params;
-    const struct gpt_route op = route_of(t);
+    const struct gpt_router op = route_of(t);
     const struct gpt_expert_rows rows = experts_rows(t);
 
     t->be->route(t->q, &op);
@@ -127,7 +130,7 @@ static void check_expert_rows(const struct experts_case *k,
 static void run_expert_product(struct trial *t)
 {
     const struct experts_case *k = t->params;
-    const struct gpt_route op = route_of(t);
+    const struct gpt_router op = route_of(t);
     const struct gpt_expert_rows rows = experts_rows(t);
     const struct gpt_expert_matmul product = {
         .rows = &rows, .n = k->columns, .k = k->rows, .tb = k->tb,
@@ -140,7 +143,7 @@ static void run_expert_product(struct trial *t)
 static void run_expert_gradient(struct trial *t)
 {
     const struct experts_case *k = t->params;
-    const struct gpt_route op = route_of(t);
+    const struct gpt_router op = route_of(t);
     const struct gpt_expert_rows rows = experts_rows(t);
     const struct gpt_expert_matmul product = {
         .rows = &rows, .m = k->rows, .n = k->columns, .ta = true,
@@ -238,7 +241,7 @@ static void check_gates(int64_t n, int64_t f)
     float *x = rnd_floats(n * f, 1), *dx = rnd_floats(n * f, 1);
     float *gate = rnd_floats(n, 4);
     const struct operand ops[] = {{"x", ACT, n * f, x, true, 0},
-                                  {"x again", ACT, n * f, x, true, 0},
+                                  {"gated x", ACT, n * f, x, false, 0},
                                   {"dx", ACT, n * f, dx, true, 0},
                                   {"gate", F32, n, gate, false, 0},
                                   {"dgate", ACT, n, NULL, true, 0}};

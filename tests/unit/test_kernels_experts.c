@@ -337,8 +337,8 @@ static void check_route_bwd(struct layer *l, float aux, float z)
 
     for (int64_t i = 0; i < op->n * op->k; i++)
         dweight[i] = i % 5 == 3 ? 0 : dweight[i]; /* of another rank */
-    for (int64_t n = 0; n < op->n; n++)
-        weights[n] = n % 7 == 5 ? 0 : (weights[n] + 0.5F) / (float)op->n;
+    for (int64_t i = 0; i < op->n; i++)
+        weights[i] = i % 7 == 5 ? 0 : (weights[i] + 0.5F) / (float)op->n;
     if (aux == 0 && z == 0) /* neither is looked at */
         k.grad.weights = k.grad.losses = NULL;
     const bool same = same_bytes(run_back, &k, out, k.words);
