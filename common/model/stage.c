@@ -44,6 +44,24 @@ static void zero_added(struct gpt_stage *s, struct gpt_queue *q, int64_t bucket)
     }
 }
 
+/* Zeroes what is between the slices of a bucket. Layers with experts and without
+ * have other gaps: where they share memory, one has the other's gradients there,
+ * which would count in the norm. */
+static void zero_gaps(struct gpt_stage *s, struct gpt_queue *q, int64_t bucket)
+{
+    const struct gpt_bucket *b = &s->o.flat->buckets[bucket];
+    const struct gpt_slice *slices = s->o.flat->slices;
+
+    for (int64_t i = b->first_slice; i < b->end_slice; i++) {
+        const int64_t from = slices[i].offset + slices[i].count;
+        const int64_t to = i + 1 < b->end_slice ? slices[i + 1].offset : b->end;
+
+        if (to > from)
+            s->be->zero(q, s->gradients[bucket] + from - b->begin,
+                        (size_t)(to - from) * sizeof(float));
+    }
+}
+
 /* Buckets of layers are zeroed later, each when its first backward begins: its
  * memory may be another layer's until then. Those outside layers collect over
  * the whole step, and the output layer adds to them in forward already. */
@@ -367,6 +385,8 @@ static void backward_layer(struct gpt_stage *s, const struct gpt_pass *pass,
      * share */
     if (pass->beta == 0)
         zero_added(s, pass->q, layer->bucket);
+    if (s->o.fresh_gradients && s->o.config->num_experts > 0)
+        zero_gaps(s, pass->q, layer->bucket);
     gpt_layer_backward(layer, pass, &slot->layers[i], rng_before(chunk, i));
     call_hook(s, s->o.hooks.after, layer->bucket);
 }

@@ -44,16 +44,16 @@ err_has '--gas: --global-batch-size is accumulation steps x --micro-batch-size'
 expect 2 'one of them' train --pipe_parallel_size 2
 err_has "'--pipe_parallel_size', a name of GPT-NeoX"
 err_has '--pipeline-model-parallel-size; for 0 write 1'
-expect 2 'all that are refused' train --num-experts 8 --moe-router-topk 2 \
-    --fp8-margin 0 --fp8-interval 1 --lr 1e-3
-err_has "unknown options '--num-experts', '--moe-router-topk', '--fp8-margin', '--fp8-interval'"
-err_has '--num-experts: the feed-forward layers are dense here'
+expect 2 'all that are refused' train --moe-expert-capacity-factor 1 \
+    --moe-min-capacity 4 --fp8-margin 0 --fp8-interval 1 --lr 1e-3
+err_has "unknown options '--moe-expert-capacity-factor', '--moe-min-capacity', '--fp8-margin', '--fp8-interval'"
+err_has '--moe-expert-capacity-factor: no token is dropped'
 check 'a hint that two share is there once' \
     test "$(grep -o 'no delayed scaling' err | wc -l)" = 1
-expect 2 'names of a family' train --lr 1 --moe-router-pre-softmax \
-    --moe-layer-freq 2 --mtp-loss-scaling-factor 0.1
-err_has "unknown options '--moe-router-pre-softmax', '--moe-layer-freq', '--mtp-"
-err_has '--moe-router-pre-softmax: the feed-forward layers are dense here'
+expect 2 'names of a family' train --lr 1 --moe-input-jitter-eps 0.1 \
+    --moe-router-num-groups 2 --mtp-loss-scaling-factor 0.1
+err_has "unknown options '--moe-input-jitter-eps', '--moe-router-num-groups', '--mtp-"
+err_has '--moe-input-jitter-eps: --num-experts, --moe-router-topk'
 err_has '--mtp-loss-scaling-factor: the model predicts the next token alone'
 # Program, a name with its value, and what the answer has.
 while IFS='|' read -r program name answer; do
@@ -95,12 +95,12 @@ printf 'mixed_precision: bf16\n' >accelerate.yaml
 expect 2 'a file of YAML' train --config accelerate.yaml
 err_has 'YAML and JSON are not read'
 expect 2 'values that are refused, too' train --main-grads-dtype bf16 \
-    --exp-avg-dtype=fp16 --exp-avg-sq-dtype fp32 --num-experts 8
-err_has "unknown options '--main-grads-dtype bf16', '--exp-avg-dtype fp16', '--num-experts'"
+    --exp-avg-dtype=fp16 --exp-avg-sq-dtype fp32 --fp8-margin 0
+err_has "unknown options '--main-grads-dtype bf16', '--exp-avg-dtype fp16', '--fp8-margin'"
 err_has '--main-grads-dtype bf16: fp32 is its one value here'
-expect 2 'a later word of a list, too' train --num-experts 8 \
+expect 2 'a later word of a list, too' train --fp8-margin 0 \
     --recompute-modules core_attn mlp --lr 1e-3
-err_has "unknown options '--num-experts', '--recompute-modules mlp'"
+err_has "unknown options '--fp8-margin', '--recompute-modules mlp'"
 expect 0 'what scripts say that changes no number' train --lr 1 \
     --use-tp-pp-dp-mapping --check-weight-hash-across-dp-replicas-interval 10 \
     --disable-gloo-process-groups --encoder-num-layers 3

@@ -1,0 +1,148 @@
+#!/bin/sh
+# Models with experts: in any layout the losses of one rank, those of routers
+# among them; the same bits after a stop; texts with the same bytes for any
+# batch, layout and number of threads; weights of fewer bits. What a layer
+# computes is compared with PyTorch in test_model, and with transformers in
+# tests/parity/experts.sh.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/train.sh"
+OMP_NUM_THREADS=1
+export OMP_NUM_THREADS
+
+needs_gloo
+make_data
+
+run() { # ranks options...
+    ranks=$1
+    shift
+    # shellcheck disable=SC2086 # a word list
+    timeout 120 gpt-launch --standalone --nproc-per-node "$ranks" gpt-train \
+        $tiny --num-layers 4 --global-batch-size 4 --train-iters 6 -q \
+        --swiglu --disable-bias-linear --position-embedding-type rope \
+        --normalization RMSNorm --untie-embeddings-and-output-weights "$@"
+}
+tp='--tensor-model-parallel-size 2'
+pp='--pipeline-model-parallel-size 2'
+zero='--data-parallel-sharding-strategy'
+experts='--num-experts 4 --moe-ffn-hidden-size 12 --moe-layer-freq [0,1,1,1]
+--moe-shared-expert-intermediate-size 8 --moe-shared-expert-gate
+--moe-aux-loss-coeff 0.05 --moe-z-loss-coeff 0.01'
+
+# ---- layouts ----
+routers() { # metrics.jsonl metrics.jsonl
+    paste "$1" "$2" | awk '{
+        n = split($0, part, /"(load_balancing_loss|z_loss)":/)
+        if (n != 5) exit 1
+        for (i = 2; i < 4; i++) {
+            d = part[i] - part[i + 2]
+            if (d > 1e-4 || d < -1e-4 || part[i] + 0 <= 0) exit 1
+        }
+    }'
+}
+same() { # name ranks options...
+    name=$1
+    shift
+    rm -f some.jsonl
+    # shellcheck disable=SC2086 # word lists
+    expect 0 "$name" run "$@" --metrics some.jsonl
+    check 'the losses of one rank' compare_metrics one.jsonl some.jsonl 6
+    check 'and those of its routers' routers one.jsonl some.jsonl
+}
+# shellcheck disable=SC2086 # word lists
+{
+    expect 0 'one rank' run 1 $experts --metrics one.jsonl
+    same 'TP2, sequence parallel' 2 $experts $tp --sequence-parallel
+    same 'TP2 PP2' 4 $experts $tp $pp
+    same 'PP2 DP2, ZeRO-1' 4 $experts $pp $zero optim
+    same 'TP2 DP2, ZeRO-2, layers computed again' 4 $experts $tp $zero \
+        optim_grads --recompute-granularity full --recompute-method uniform \
+        --recompute-num-layers 2
+    same 'one rank, what is cheap computed again' 1 $experts \
+        --recompute-granularity selective
+    rm -f one.jsonl
+    expect 0 'muon, one rank' run 1 $experts --optimizer muon \
+        --metrics one.jsonl
+    same 'muon, TP2' 2 $experts --optimizer muon $tp
+    same 'muon, DP2, ZeRO-2' 2 $experts --optimizer muon $zero optim_grads
+}
+
+# ---- what a step says ----
+# shellcheck disable=SC2086 # word lists
+expect 0 'with a log' gpt-train $tiny --num-layers 1 --global-batch-size 4 \
+    --train-iters 1 --disable-bias-linear --num-experts 3 \
+    --moe-aux-loss-coeff 0.1
+err_has ' | load_balancing_loss: '
+check 'without the other' sh -c '! grep -q " z_loss: " err'
+
+# ---- checkpoints ----
+# shellcheck disable=SC2086 # word lists
+{
+    expect 0 'saved at 3' run 2 $experts $tp --save three --exit-interval 3
+    expect 0 'and resumed' run 2 $experts $tp --load three --save resumed
+    expect 0 'without stopping' run 2 $experts $tp --save whole
+}
+tensors_of() {
+    (cd "$1" && cat ./*.safetensors | cksum)
+}
+check 'the same bits as without stopping' \
+    test "$(tensors_of whole/iter_0000006)" = "$(tensors_of resumed/iter_0000006)"
+expect 0 'TP1 PP4' gpt-reshape convert whole four \
+    --target-tensor-model-parallel-size 1 \
+    --target-pipeline-model-parallel-size 4
+expect 0 'and back to TP4' gpt-reshape convert four again \
+    --target-tensor-model-parallel-size 4 \
+    --target-pipeline-model-parallel-size 1
+expect 0 'the same bits' gpt-reshape verify whole again
+
+# ---- texts ----
+awk 'BEGIN {
+    text = "the cat sees a red dog"
+    for (i = 1; i <= 9; i++)
+        printf "{\"prompt\": \"%s\"}\n", substr(text, i, i % 4 + 1)
+}' >prompts.jsonl
+draw='--load whole --jsonl --prompt-file prompts.jsonl --tokens 4 --seed 4
+--logprobs 2 --return-logits -q'
+# shellcheck disable=SC2086 # word lists
+{
+    expect 0 'one by one' gpt-generate $draw --batch-size 1
+    cp out want
+    for other in '--batch-size 4' '--batch-size 9 --threads 2'; do
+        expect 0 "$other" gpt-generate $draw $other
+        check 'the same bytes' cmp want out
+    done
+    for other in "2 $tp" "2 $pp" "4 $tp $pp"; do
+        ranks=${other%% *}
+        expect 0 "over ranks: $other" timeout 200 gpt-launch -q --standalone \
+            --stdio --nproc-per-node "$ranks" gpt-generate $draw ${other#* }
+        check 'the same bytes' cmp want out
+    done
+}
+loss() { # weights
+    gpt-generate --load whole --perplexity training --weights "$1" -q \
+        <corpus.jsonl | sed 's/.*"loss":\([0-9.]*\).*/\1/'
+}
+fp32=$(loss fp32)
+for form in bf16 int8 int8-32; do
+    check "$form weights: the loss of fp32 within 0.5 %" awk "BEGIN {
+        d = $(loss $form) / $fp32 - 1; exit !($fp32 > 1 && d * d < 25e-6) }"
+done
+
+# ---- refusals ----
+refused() { # what options...
+    what=$1
+    shift
+    # shellcheck disable=SC2086 # word lists
+    expect 2 "$what" gpt-train $tiny --dry-run "$@"
+    err_has "$what"
+}
+refused 'num_experts needs no_linear_bias or no_mlp_bias' --num-experts 4
+refused 'options of experts need num_experts' --moe-router-pre-softmax
+refused 'moe_router_topk is above num_experts' --num-experts 2 \
+    --moe-router-topk 3 --disable-bias-linear
+refused 'no layer has experts' --num-experts 2 --disable-bias-linear \
+    --moe-dense-layers 12
+refused 'moe_shared_expert_gate needs moe_shared_expert_intermediate_size' \
+    --num-experts 2 --disable-bias-linear --moe-shared-expert-gate
+refused '--num-experts 3 is not a multiple of --tensor-model-parallel-size' \
+    --num-experts 3 --disable-bias-linear $tp --world-size 2
+tap_done
