@@ -290,13 +290,7 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_LAYER_TYPES:
     case GPT_HF_PATTERN:
         return read_layers(r, key, item, err);
-    case GPT_HF_EXPERTS_EVERY:
-    case GPT_HF_EXPERTS_FROM:
-    case GPT_HF_EXPERTS_TO:
-    case GPT_HF_EXPERTS_NOT:
-    case GPT_HF_EXPERTS_TYPES:
-    case GPT_HF_SHARED:
-    case GPT_HF_SHARED_OR_NONE:
+    case GPT_HF_EXPERTS:
     case GPT_HF_EACH:
         return gpt_hf_read_experts(r, key, item, err);
     case GPT_HF_MUST:

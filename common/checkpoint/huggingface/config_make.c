@@ -278,6 +278,16 @@ static cJSON *must_value(const char *def)
                : cJSON_Parse(def);
 }
 
+/* A number of a kind that has one place alone. */
+static double number_of(const struct gpt_hf_key *key,
+                        const struct gpt_config *c)
+{
+    return key->kind == GPT_HF_ROTARY_SIZE     ? (double)gpt_config_rotary(c)
+           : key->kind == GPT_HF_LOCAL_THETA   ? local_base(c)
+           : key->kind == GPT_HF_OTHER_DROPOUT ? c->hidden_dropout
+                                               : c->rotary_base;
+}
+
 /* NULL for what is not written. */
 static cJSON *make_value(const struct gpt_hf_key *key,
                          const struct gpt_config *c,
@@ -287,6 +297,7 @@ static cJSON *make_value(const struct gpt_hf_key *key,
 
     switch (key->kind) {
     case GPT_HF_SIZE:
+    case GPT_HF_EACH:
     case GPT_HF_WIDTH:
         return cJSON_CreateNumber((double)*(const int64_t *)at);
     case GPT_HF_HEAD_SIZE:
@@ -318,15 +329,12 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_DIVISOR:
         return factor_value(key, c);
     case GPT_HF_ROTARY_SIZE:
-        return cJSON_CreateNumber((double)gpt_config_rotary(c));
     case GPT_HF_LOCAL_THETA:
-        return cJSON_CreateNumber(local_base(c));
+    case GPT_HF_OTHER_DROPOUT:
+    case GPT_HF_THETA:
+        return cJSON_CreateNumber(number_of(key, c));
     case GPT_HF_TWO_PARAMETERS:
         return two_scalings(c, extra->family);
-    case GPT_HF_OTHER_DROPOUT:
-        return cJSON_CreateNumber(c->hidden_dropout);
-    case GPT_HF_THETA:
-        return cJSON_CreateNumber(c->rotary_base);
     case GPT_HF_SCALING:
         return scaling_value(c, extra->family);
     case GPT_HF_BEFORE:
@@ -340,14 +348,7 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_TURNS:
     case GPT_HF_ATTENTION:
         return layers_value(key, c, extra->family);
-    case GPT_HF_EXPERTS_EVERY:
-    case GPT_HF_EXPERTS_FROM:
-    case GPT_HF_EXPERTS_TO:
-    case GPT_HF_EXPERTS_NOT:
-    case GPT_HF_EXPERTS_TYPES:
-    case GPT_HF_SHARED:
-    case GPT_HF_SHARED_OR_NONE:
-    case GPT_HF_EACH:
+    case GPT_HF_EXPERTS:
         return gpt_hf_experts_value(key, c);
     case GPT_HF_ARCHITECTURES:
         return architectures_value(extra->family);

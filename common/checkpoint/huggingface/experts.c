@@ -55,7 +55,7 @@ static int read_shared(const struct gpt_hf_reader *r,
                        int64_t *shared, struct gpt_err *err)
 {
     GPT_TRY(read_each(r, key->name, item, shared, err));
-    if (*shared == 0 && key->kind == GPT_HF_SHARED)
+    if (*shared == 0 && key->offset == GPT_HF_SHARED)
         return gpt_hf_refuse(r, key->name, item, "1 or more", err);
     return GPT_OK;
 }
@@ -65,27 +65,28 @@ int gpt_hf_read_experts(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
 {
     struct gpt_hf_experts *e = &r->experts;
 
-    switch (key->kind) {
-    case GPT_HF_EXPERTS_EVERY:
+    if (key->kind == GPT_HF_EACH)
+        return read_each(r, key->name, item,
+                         (int64_t *)(void *)((char *)r->c + key->offset), err);
+    switch ((enum gpt_hf_expert_key)key->offset) {
+    case GPT_HF_EVERY:
         GPT_TRY(gpt_hf_read_size(r, key->name, item, &e->every, err));
         return e->every > 0 ? GPT_OK
                             : gpt_hf_refuse(r, key->name, item, "1 or more",
                                             err);
-    case GPT_HF_EXPERTS_FROM:
+    case GPT_HF_FROM:
         return gpt_hf_read_size(r, key->name, item, &e->from, err);
-    case GPT_HF_EXPERTS_TO:
+    case GPT_HF_UPTO:
         return read_end(r, key->name, item, &e->upto, err);
-    case GPT_HF_EXPERTS_NOT:
+    case GPT_HF_BUT:
         return read_list(r, key->name, item, &e->without, err);
-    case GPT_HF_EXPERTS_TYPES:
+    case GPT_HF_TYPES:
         return read_list(r, key->name, item, &e->types, err);
     case GPT_HF_SHARED:
     case GPT_HF_SHARED_OR_NONE:
         return read_shared(r, key, item, &e->shared, err);
-    default: /* EACH */
-        return read_each(r, key->name, item,
-                         (int64_t *)(void *)((char *)r->c + key->offset), err);
     }
+    return GPT_OK;
 }
 
 /* The list counts, where there is one, as newer versions write it and do not
@@ -214,23 +215,20 @@ static cJSON *shared_value(const struct gpt_config *c)
 cJSON *gpt_hf_experts_value(const struct gpt_hf_key *key,
                             const struct gpt_config *c)
 {
-    const void *at = (const char *)c + key->offset;
-
-    switch (key->kind) {
-    case GPT_HF_EXPERTS_EVERY:
+    switch ((enum gpt_hf_expert_key)key->offset) {
+    case GPT_HF_EVERY:
         return cJSON_CreateNumber((double)every(c));
-    case GPT_HF_EXPERTS_FROM:
+    case GPT_HF_FROM:
         return cJSON_CreateNumber((double)c->moe_dense_layers);
-    case GPT_HF_EXPERTS_TO:
+    case GPT_HF_UPTO:
         return cJSON_CreateNumber((double)(c->num_layers - 1));
-    case GPT_HF_EXPERTS_NOT:
+    case GPT_HF_BUT:
         return without_value(c);
-    case GPT_HF_EXPERTS_TYPES:
+    case GPT_HF_TYPES:
         return types_value(c);
     case GPT_HF_SHARED:
     case GPT_HF_SHARED_OR_NONE:
         return shared_value(c);
-    default: /* EACH */
-        return cJSON_CreateNumber((double)*(const int64_t *)at);
     }
+    return NULL;
 }

@@ -7,6 +7,17 @@
 #include "base/json.h"
 #include "checkpoint/huggingface/family.h"
 
+/* What a key is. Layers have experts when they are */
+enum gpt_hf_expert_key {
+    GPT_HF_EVERY,  /* every so many-th, counted from 1, */
+    GPT_HF_FROM,   /* from this one on, counted from 0, */
+    GPT_HF_UPTO,   /* ... to this one; -1: the last, */
+    GPT_HF_BUT,    /* not in a list, or null; */
+    GPT_HF_TYPES,  /* or a list says "sparse" of each, and not "dense". */
+    GPT_HF_SHARED, /* The width of the shared feed-forward over an expert's, */
+    GPT_HF_SHARED_OR_NONE, /* ... where there may be none. */
+};
+
 /* What keys have said so far; zero is that of a class without such keys. */
 struct gpt_hf_experts {
     int64_t every;      /* 0: 1 */

@@ -102,16 +102,8 @@ enum gpt_hf_kind {
                          * has another default */
     GPT_HF_ATTENTION,   /* a list: "attention" for each layer; must be said */
     GPT_HF_UNUSED,      /* the class does not read it; never written */
-    /* Layers with experts (experts.h): those whose number, counted from 1, is
-     * a multiple, */
-    GPT_HF_EXPERTS_EVERY,
-    GPT_HF_EXPERTS_FROM,  /* from this one on, counted from 0, */
-    GPT_HF_EXPERTS_TO,    /* ... to this one; -1: the last, */
-    GPT_HF_EXPERTS_NOT,   /* without those of a list, or null; */
-    GPT_HF_EXPERTS_TYPES, /* or a list, "dense" or "sparse" for each layer */
-    GPT_HF_SHARED, /* the width of the shared feed-forward over an expert's, */
-    GPT_HF_SHARED_OR_NONE, /* ... where there may be none */
-    GPT_HF_EACH,   /* a field as GPT_HF_SIZE, or a list that repeats it */
+    GPT_HF_EXPERTS, /* of experts.h: `offset` is an enum gpt_hf_expert_key */
+    GPT_HF_EACH, /* a field as GPT_HF_SIZE, or a list that repeats it */
     GPT_HF_ARCHITECTURES,
     GPT_HF_BOS,
     GPT_HF_EOS,

@@ -123,7 +123,7 @@ static const struct gpt_hf_key mellum_keys[] = {
     HEAD_DIM("128"), POSITIONS("131072"), VOCAB("98304"), RMS_EPS("1e-6"),
     TIED("false"),
     KEY("layer_types", LAYER_TYPES, NULL),
-    KEY("mlp_layer_types", EXPERTS_TYPES, "null"),
+    EXPERT_KEY("mlp_layer_types", TYPES, "null"),
     KEY("mtp_layer_types", UNUSED, "null"),
     KEY("mtp_mlp_layer_types", UNUSED, "null"),
     EXPERTS("num_experts", "num_local_experts", "64"),

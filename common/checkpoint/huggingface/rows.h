@@ -177,9 +177,9 @@
     CACHE,                                               \
     VOCAB("151552")
 
-/* Of all models of Granite's hybrid class that are read: attention in every
- * layer, and none of Mamba's, which the class checks in any case; its default
- * has no positions. */
+/* Granite's hybrid class has attention in every layer of what is read, and no
+ * layer of Mamba's, which it checks in any case; its default has no
+ * positions. */
 #define HYBRID_KEYS                                               \
     KEY("init_method", UNUSED, "null"),                           \
     KEY("layer_types", ATTENTION, NULL),                          \

@@ -2,6 +2,7 @@
 #ifndef GPT_CHECKPOINT_HF_ROWS_EXPERTS_H
 #define GPT_CHECKPOINT_HF_ROWS_EXPERTS_H
 
+#include "checkpoint/huggingface/experts.h"
 #include "checkpoint/huggingface/rows.h"
 
 #define MEMORY(m) .memory = (m), .n_memory = GPT_COUNT(m)
@@ -36,6 +37,8 @@
 #define TOP(name, def) SIZE(name, moe_router_topk, def)
 #define EXPERT_FFN(name, def) SIZE(name, moe_ffn_hidden_size, def)
 #define NORM_TOP(def) NOT("norm_topk_prob", moe_router_pre_softmax, def)
+#define EXPERT_KEY(name, which, def) \
+    {name, NULL, GPT_HF_EXPERTS, def, GPT_HF_##which}
 #define EACH(name, field, def) {name, NULL, GPT_HF_EACH, def, AT(field)}
 /* What only training reads. */
 #define ROUTER_NOTES                               \
@@ -43,8 +46,8 @@
     KEY("router_aux_loss_coef", UNUSED, "null"),   \
     KEY("router_jitter_noise", UNUSED, "null")
 #define QWEN_EXPERTS                               \
-    KEY("decoder_sparse_step", EXPERTS_EVERY, "1"), \
-    KEY("mlp_only_layers", EXPERTS_NOT, "null"),   \
+    EXPERT_KEY("decoder_sparse_step", EVERY, "1"), \
+    EXPERT_KEY("mlp_only_layers", BUT, "null"),    \
     NORM_TOP("false")
 /* Factors, and a choice by groups of experts, of which there is one. */
 #define SCALED_TOP(name, def) \
