@@ -1411,6 +1411,19 @@ static bool coin(void)
     return rnd() > 0;
 }
 
+static void sweep_experts(void)
+{
+    const int64_t e = rnd_int(1, 40), k = rnd_int(1, e < 8 ? e : 8);
+    const int64_t first = rnd_int(0, e - 1), by = coin() ? 1 : 8;
+
+    check_experts((struct experts_case){
+                      rnd_int(1, 200 / k), e, k, first, rnd_int(1, e - first),
+                      coin(), coin(), coin(), rnd_int(1, 100) / by * by + by,
+                      rnd_int(1, 150) / by * by + by, coin(), coin()},
+                  NULL);
+    check_gates(rnd_int(1, 40), rnd_int(1, 300));
+}
+
 static void sweep(int64_t rounds)
 {
     static const int64_t heads[] = {1, 8, 20, 64, 80, 96, 128};
@@ -1442,6 +1455,7 @@ static void sweep(int64_t rounds)
         check_sgd(rnd_int(1, 5000), coin());
         check_mix(rnd_int(1, 5000));
         check_flat(rnd_int(1, 50000));
+        sweep_experts();
     }
 }
 
