@@ -211,12 +211,14 @@ static __device__ float spread_back(const backward &p, float by, float *d, const
     }
     sum = warp_sum(sum);
     cost = warp_sum(cost);
-    sum = p.op.sigmoid ? sum + (double)GPT_ROUTER_LEAST : sum;
-    for (int i = threadIdx.x % LANES; i < e; i += LANES)
-        d[i] = by == 0 ? 0
-                       : (float)((double)by * (p.op.begin[i + 1] - p.op.begin[i] - cost / sum) /
-                                 sum);
-    return (float)(cost / sum);
+    sum = 1 / (p.op.sigmoid ? sum + (double)GPT_ROUTER_LEAST : sum);
+    cost *= sum;
+    for (int i = threadIdx.x % LANES; i < e; i += LANES) {
+        const double above = p.op.begin[i + 1] - p.op.begin[i] - cost;
+
+        d[i] = by == 0 ? 0 : (float)((double)by * above * sum);
+    }
+    return (float)cost;
 }
 
 /* The logarithm of the sum of exponentials. */
