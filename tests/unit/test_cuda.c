@@ -1815,6 +1815,7 @@ static void experts(void)
         {150, 1, 1, 0, 1, true, false, false, 136, 8, true, true},
         {40, 64, 6, 30, 34, true, false, true, 33, 70, true, false},
         {5, 130, 64, 3, 100, false, false, true, 16, 16, false, true},
+        {5, 4096, 9, 4000, 96, true, false, false, 2, 3, true, false},
     };
 
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
