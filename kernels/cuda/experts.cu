@@ -112,8 +112,8 @@ void cuda_expert_sum(struct gpt_queue *q, const struct gpt_expert_rows *rows, co
 
 /* ---- rows times a number, and its gradient ---- */
 
-/* Multiplies dh by w, and h, too, where that is not const; returns the dot of the rows of f elements
- * before, for all threads of the block. */
+/* Multiplies dh by w, and h, too, where that is not const; returns the dot of the rows of f
+ * elements before, for all threads of the block. */
 template <int W, class H, class T>
 static __device__ float weigh_rows(H *h, T *dh, int64_t f, float w)
 {

@@ -176,25 +176,54 @@ constexpr int tile_ld = (along ? depth<T> : vectors) + tile_pad<T, along>;
 template <class T, int vectors, bool along>
 constexpr int tile_size = (along ? vectors : depth<T>)*tile_ld<T, vectors, along>;
 
-/* Begins to copy a tile; zeros past the ends. */
-template <int vectors, bool along, class T>
-static __device__ inline void fetch(T *tile, const T *x, int64_t ld, int v, int v_end, int l,
-                                    int l_end)
+/* Where a thread's pieces of a tile come from, of 16 bytes each: the place of the first, which
+ * moves on by a tile at a time, and what lies between two. */
+template <class T, int vectors, bool along> struct feed {
+    static const int ROW = (along ? depth<T> : vectors) / at_once<T>; /* pieces of a row */
+    static const int PIECES = vectors * depth<T> / at_once<T>;
+    static const int EACH = (PIECES + THREADS - 1) / THREADS, APART = THREADS / ROW;
+    const T *base, *from;
+    int64_t apart, next;
+    int left, first; /* terms from the tile on; the first piece's among those of the tile */
+    unsigned here;   /* bit i: the vectors of piece i are below their end */
+};
+
+/* Tiles of vectors v.. of x, from element l on. */
+template <class T, int vectors, bool along>
+static __device__ inline void begin_feed(feed<T, vectors, along> &f, const T *x, int64_t ld, int v,
+                                         int v_end, int l, int l_end)
 {
-    constexpr int row = (along ? depth<T> : vectors) / at_once<T>; /* pieces of a row */
-    constexpr int pieces = vectors * depth<T> / at_once<T>;
+    const int r = threadIdx.x / f.ROW, at = threadIdx.x % f.ROW * at_once<T>;
+
+    f.base = x;
+    f.from = x + (along ? (v + r) * ld + l + at : (l + r) * ld + v + at);
+    f.apart = f.APART * ld;
+    f.next = along ? depth<T> : depth<T> * ld;
+    f.left = l_end - l;
+    f.first = along ? at : r;
+    f.here = 0;
+#pragma unroll
+    for (int i = 0; i < f.EACH; i++)
+        if (f.PIECES % THREADS == 0 || threadIdx.x < f.PIECES)
+            f.here |= (unsigned)(v + (along ? r + i * f.APART : at) < v_end) << i;
+}
+
+/* Begins to copy the next tile; zeros past the ends. */
+template <class T, int vectors, bool along>
+static __device__ inline void fetch(T *tile, feed<T, vectors, along> &f)
+{
+    const int r = threadIdx.x / f.ROW, at = threadIdx.x % f.ROW * at_once<T>;
 
 #pragma unroll
-    for (int i0 = 0; i0 < pieces; i0 += THREADS) {
-        const int i = i0 + threadIdx.x, r = i / row, at = i % row * at_once<T>;
-        const int dv = along ? r : at, dl = along ? at : r;
-        const bool here = v + dv < v_end && l + dl < l_end;
+    for (int i = 0; i < f.EACH; i++) {
+        const bool here = f.here >> i & 1 && f.first + (along ? 0 : i * f.APART) < f.left;
 
-        if (pieces % THREADS == 0 || i < pieces)
-            copy_async(tile + r * tile_ld<T, vectors, along> + at,
-                       here ? x + (along ? (v + dv) * ld + l + dl : (l + dl) * ld + v + dv) : x,
-                       here ? 16 : 0);
+        if (f.PIECES % THREADS == 0 || threadIdx.x < f.PIECES)
+            copy_async(tile + (r + i * f.APART) * tile_ld<T, vectors, along> + at,
+                       here ? f.from + i * f.apart : f.base, here ? 16 : 0);
     }
+    f.from += f.next;
+    f.left -= depth<T>;
 }
 
 /* Factors of floats are rounded where they have come. */
@@ -312,27 +341,29 @@ static __global__ void __launch_bounds__(THREADS, 2) by_tensor_cores(product p)
 
     if (w.expert < 0 || stays(p, w))
         return; /* the whole block */
-    const T *const a = (const T *)p.a, *const b = own_matrix<T>(p, w);
-    const int64_t lda = TA ? p.m : p.k, ldb = TB ? p.k : p.n;
-    auto fetch_at = [&](int l, int stage) {
+    feed<T, ROWS, !TA> a;
+    feed<T, COLUMNS, TB> b;
+    begin_feed(a, (const T *)p.a, TA ? p.m : p.k, w.row, w.end, w.from, w.to);
+    begin_feed(b, own_matrix<T>(p, w), TB ? p.k : p.n, w.column, p.n, w.from, w.to);
+    auto fetch_to = [&](int stage) {
         T *to = tiles + stage * (A + B);
 
-        if (l < w.to) {
-            fetch<ROWS, !TA>(to, a, lda, w.row, w.end, l, w.to);
-            fetch<COLUMNS, TB>(to + A, b, ldb, w.column, p.n, l, w.to);
+        if (a.left > 0) {
+            fetch(to, a);
+            fetch(to + A, b);
         }
         copy_commit(); /* an empty one, too: groups are counted */
     };
 
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++)
-        fetch_at(w.from + s * depth<T>, s);
+        fetch_to(s);
     for (int l = w.from, stage = 0; l < w.to; l += depth<T>) {
         const T *tile = tiles + stage * (A + B);
 
         copy_wait<STAGES - 2>();
         __syncthreads(); /* all have come; and all have done with the stage before */
-        fetch_at(l + (STAGES - 1) * depth<T>, stage ? stage - 1 : STAGES - 1);
+        fetch_to(stage ? stage - 1 : STAGES - 1);
 #pragma unroll
         for (int k = 0; k < depth<T>; k += mma_k<T>) {
             uint32_t fa[S::M][4], fb[S::N / 2][2][2];

@@ -6,6 +6,26 @@
 
 enum { LANES = 32, WARPS = 8, THREADS = WARPS * LANES };
 
+/* Warps of a block, each with a token and 8 E bytes of shared memory, of which there are 32 KiB on
+ * every GPU. */
+static int64_t warps_of(int64_t e)
+{
+    return max(min(4096 / e, (int64_t)WARPS), (int64_t)1);
+}
+
+/* Puts a kernel for N tokens of E experts on the queue. */
+template <class... P, class... A>
+static void launch_tokens(struct gpt_queue *q, void (*kernel)(P...), const struct gpt_router *op,
+                          A... args)
+{
+    const int64_t warps = warps_of(op->e);
+    const size_t each = 2 * sizeof(float) * (size_t)warps;
+
+    if (cuda_fits(q, kernel, "routers", op->e, each))
+        launch(q, kernel, cuda_blocks(op->n, warps), (unsigned)warps * LANES,
+               (size_t)op->e * each, args...);
+}
+
 /* The warp's 2 E floats, of which the first E are scores. */
 static __device__ inline float *own_room(int e)
 {
@@ -14,7 +34,7 @@ static __device__ inline float *own_room(int e)
 
 static __device__ inline int64_t own_token()
 {
-    return (int64_t)blockIdx.x * WARPS + threadIdx.x / LANES;
+    return (int64_t)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
 }
 
 /* The largest of a token's e logits, and scores from them; each lane writes those that it reads
@@ -126,9 +146,6 @@ static __global__ void __launch_bounds__(THREADS)
         op.begin[i] = pairs;
 }
 
-/* Bytes of shared memory for each expert. */
-static const size_t EACH = 2 * WARPS * sizeof(float);
-
 void cuda_route(struct gpt_queue *q, const struct gpt_router *op)
 {
     const int64_t pairs = op->n * op->k;
@@ -143,10 +160,7 @@ void cuda_route(struct gpt_queue *q, const struct gpt_router *op)
         return;
     }
     with_type(op->act, [&](auto type) {
-        using T = decltype(type);
-
-        if (cuda_fits(q, choose<T>, "routers", op->e, EACH))
-            launch(q, choose<T>, cuda_blocks(op->n, WARPS), THREADS, (size_t)op->e * EACH, *op);
+        launch_tokens(q, choose<decltype(type)>, op, *op);
     });
     void *work = cuda_work(q, gpu_sort_scratch(pairs));
     if (!work)
@@ -211,12 +225,14 @@ static __device__ float spread_back(const backward &p, float by, float *d, const
     }
     sum = warp_sum(sum);
     cost = warp_sum(cost);
-    sum = p.op.sigmoid ? sum + (double)GPT_ROUTER_LEAST : sum;
-    for (int i = threadIdx.x % LANES; i < e; i += LANES)
-        d[i] = by == 0 ? 0
-                       : (float)((double)by * (p.op.begin[i + 1] - p.op.begin[i] - cost / sum) /
-                                 sum);
-    return (float)(cost / sum);
+    sum = 1 / (p.op.sigmoid ? sum + (double)GPT_ROUTER_LEAST : sum);
+    cost *= sum;
+    for (int i = threadIdx.x % LANES; i < e; i += LANES) {
+        const double above = p.op.begin[i + 1] - p.op.begin[i] - cost;
+
+        d[i] = by == 0 ? 0 : (float)((double)by * above * sum);
+    }
+    return (float)cost;
 }
 
 /* The logarithm of the sum of exponentials. */
@@ -284,7 +300,7 @@ static __global__ void __launch_bounds__(THREADS) route_back(backward p, T *dlog
 void cuda_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
                     const struct gpt_router_grad *grad)
 {
-    const int64_t blocks = cuda_blocks(op->n, WARPS);
+    const int64_t blocks = cuda_blocks(op->n, warps_of(op->e));
     const float n = (float)op->n;
 
     if (!cuda_ready(q, "route_bwd", op->act) || !op->n)
@@ -303,9 +319,7 @@ void cuda_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
     with_type(op->act, [&](auto type) {
         using T = decltype(type);
 
-        if (cuda_fits(q, route_back<T>, "routers", op->e, EACH))
-            launch(q, route_back<T>, blocks, THREADS, (size_t)op->e * EACH, p,
-                   (T *)grad->dlogits);
+        launch_tokens(q, route_back<T>, op, p, (T *)grad->dlogits);
     });
     if (p.losses)
         cuda_add_columns(q, {{grad->losses, grad->losses + 1}, {1, 1}}, p.losses, blocks);

@@ -1411,6 +1411,19 @@ static bool coin(void)
     return rnd() > 0;
 }
 
+static void sweep_experts(void)
+{
+    const int64_t e = rnd_int(1, 40), k = rnd_int(1, e < 8 ? e : 8);
+    const int64_t first = rnd_int(0, e - 1), by = coin() ? 1 : 8;
+
+    check_experts((struct experts_case){
+                      rnd_int(1, 200 / k), e, k, first, rnd_int(1, e - first),
+                      coin(), coin(), coin(), rnd_int(1, 100) / by * by + by,
+                      rnd_int(1, 150) / by * by + by, coin(), coin()},
+                  NULL);
+    check_gates(rnd_int(1, 40), rnd_int(1, 300));
+}
+
 static void sweep(int64_t rounds)
 {
     static const int64_t heads[] = {1, 8, 20, 64, 80, 96, 128};
@@ -1442,6 +1455,7 @@ static void sweep(int64_t rounds)
         check_sgd(rnd_int(1, 5000), coin());
         check_mix(rnd_int(1, 5000));
         check_flat(rnd_int(1, 50000));
+        sweep_experts();
     }
 }
 
@@ -1801,6 +1815,7 @@ static void experts(void)
         {150, 1, 1, 0, 1, true, false, false, 136, 8, true, true},
         {40, 64, 6, 30, 34, true, false, true, 33, 70, true, false},
         {5, 130, 64, 3, 100, false, false, true, 16, 16, false, true},
+        {5, 4096, 9, 4000, 96, true, false, false, 2, 3, true, false},
     };
 
     for (size_t i = 0; i < GPT_COUNT(cases); i++)

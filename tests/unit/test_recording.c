@@ -104,6 +104,76 @@ static void test_stale(void)
     dev_be->free(dev_be, large);
 }
 
+/* Which rows an expert has is known on the device alone: a recording of experts
+ * goes by the logits of its replay. */
+enum { TOKENS = 6, EXPERTS = 3 };
+
+static void run_experts(void)
+{
+    /* x: logits (TOKENS, EXPERTS), rows (TOKENS), matrices (EXPERTS); sum: what
+     * the router writes, then y (TOKENS) */
+    int32_t *lists = (int32_t *)(void *)(sum + TOKENS);
+    float *rows = x + TOKENS * EXPERTS, *y = sum + 6 * TOKENS;
+    const struct gpt_router route = {
+        .n = TOKENS, .e = EXPERTS, .k = 1, .scaling = 1, .act = GPT_F32,
+        .logits = x, .weight = sum, .expert = lists, .source = lists + TOKENS,
+        .place = lists + 2 * TOKENS, .begin = lists + 3 * TOKENS};
+    const struct gpt_expert_rows here = {
+        .n = TOKENS, .k = 1, .count = EXPERTS, .act = GPT_F32,
+        .expert = route.expert, .begin = route.begin, .source = route.source,
+        .place = route.place, .weight = sum};
+    const struct gpt_expert_matmul product = {
+        .rows = &here, .n = 1, .k = 1, .a = y + TOKENS,
+        .b = rows + TOKENS, .c = y + 2 * TOKENS};
+
+    dev_be->route(dev_q, &route);
+    dev_be->expert_pick(dev_q, &here, rows, y + TOKENS, 1);
+    dev_be->expert_matmul(dev_q, &product);
+    dev_be->expert_sum(dev_q, &here, y + 2 * TOKENS, y, 1, true, false);
+}
+
+/* Token i is number i + 1, expert e multiplies by 10^e, and token i goes to
+ * expert (i + by) % EXPERTS. */
+static void fill_experts(int by)
+{
+    memset(host, 0, N * sizeof(*host));
+    for (int i = 0; i < TOKENS; i++) {
+        host[i * EXPERTS + (i + by) % EXPERTS] = 1;
+        host[TOKENS * EXPERTS + i] = (float)(i + 1);
+    }
+    for (int e = 0; e < EXPERTS; e++)
+        host[TOKENS * EXPERTS + TOKENS + e] = e == 0 ? 1 : e == 1 ? 10 : 100;
+    dev_be->copy_in(dev_q, x, host, N * sizeof(*host));
+}
+
+static int wrong_experts(int by)
+{
+    struct gpt_err err;
+    int wrong = 0;
+
+    dev_be->copy_out(dev_q, host, sum, N * sizeof(*host));
+    must(dev_be->sync(dev_q, &err), &err);
+    for (int i = 0; i < TOKENS; i++) {
+        const int e = (i + by) % EXPERTS;
+
+        wrong += host[6 * TOKENS + i] !=
+                 (float)(i + 1) * (e == 0 ? 1 : e == 1 ? 10 : 100);
+    }
+    return wrong;
+}
+
+static void test_experts(void)
+{
+    fill_experts(0);
+    run_experts();
+    is_int(wrong_experts(0), 0, "experts, unrecorded");
+    struct gpt_recording *r = record(run_experts);
+    fill_experts(1);
+    ok(dev_be->replay(dev_q, r), "experts are replayed");
+    is_int(wrong_experts(1), 0, "by the logits of the replay");
+    dev_be->recording_close(r);
+}
+
 static void all(void)
 {
     struct gpt_err err;
@@ -117,6 +187,7 @@ static void all(void)
     test_replay();
     test_refused();
     test_stale();
+    test_experts();
     free(host);
     dev_be->free(dev_be, x);
     dev_be->free(dev_be, sum);
