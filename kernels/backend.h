@@ -409,8 +409,8 @@ struct gpt_attn_cached {
  * its experts in the order of experts, those of one expert in the order of
  * tokens, of which expert e has begin[e] to begin[e + 1], begin (E + 1);
  * source (N * K): pair p is the element source[p] of (N, K); place (N, K): its
- * pair. No token is dropped. Needs GPT_CAN_EXPERTS, like all that is told of
- * experts. */
+ * pair. No token is dropped. All that experts need is there with
+ * GPT_CAN_EXPERTS. */
 enum { GPT_ROUTER_MOST = 64 }; /* K */
 #define GPT_ROUTER_LEAST 1e-20F
 struct gpt_router {

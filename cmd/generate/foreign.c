@@ -101,7 +101,7 @@ const struct gpt_foreign_option gpt_generate_foreign[] = {
     SKIP_FLAG("exit-on-missing-checkpoint", "without one the program ends"),
     SKIP_FLAG("no-load-rng", "random numbers follow from --seed"),
     {"expert-model-parallel-size", MEGATRON,
-     .answer = EXPERTS, .skip = true, .only = "1"},
+     .answer = EXPERT_RANKS, .skip = true, .only = "1"},
     SKIP_FLAG("inference-ckpt-non-strict", ONE_MODEL),
     SKIP_FLAG("te-rng-tracker", "random numbers follow from --seed"),
     SKIP_FLAG("inference-rng-tracker", "random numbers follow from --seed"),

@@ -124,7 +124,7 @@ static int64_t layers_of_chunk(const struct gpt_train_plan *plan)
         plan->replica.config.num_layers / (t->size[GPT_PP] * t->chunks), 1);
 }
 
-/* Both products of the mean layer's feed-forward, as rows of the hidden size. */
+/* Both products of the mean layer's feed-forward, rows of the hidden size. */
 static double mean_feed_forward(const struct gpt_config *c)
 {
     double sum = 0;

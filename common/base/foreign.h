@@ -14,7 +14,8 @@
 #define NEOX "GPT-NeoX"
 #define TORCHRUN "torchrun"
 
-#define EXPERTS "tensor parallel ranks share the experts, whole ones each"
+#define EXPERT_RANKS                                                           \
+    "tensor parallel ranks share the experts, whole ones each"
 #define ONE_MODEL "there is one implementation of the model"
 
 /* A name that is answered alone. */

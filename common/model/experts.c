@@ -15,8 +15,8 @@
 /* ---- the operations' structs ---- */
 
 static struct gpt_router route_op(const struct gpt_layer *layer,
-                                 const struct gpt_pass *pass,
-                                 const struct gpt_layer_acts *acts)
+                                  const struct gpt_pass *pass,
+                                  const struct gpt_layer_acts *acts)
 {
     const struct gpt_config *c = pass->config;
     const struct gpt_expert_acts *a = &acts->experts;
@@ -58,8 +58,8 @@ static struct gpt_expert_rows rows_of(const struct gpt_pass *pass,
     };
 }
 
-/* Of experts: all rows that there may be, as how many there are is known to the
- * device alone. */
+/* The activation of experts, in all rows that there may be: how many there are
+ * is known to the device alone. */
 static struct gpt_activate expert_activate(const struct gpt_pass *pass,
                                            const struct gpt_expert_acts *a)
 {
@@ -74,7 +74,7 @@ static struct gpt_activate expert_activate(const struct gpt_pass *pass,
     };
 }
 
-/* Of the feed-forward beside them. */
+/* The one of the feed-forward beside them. */
 static struct gpt_activate shared_activate(const struct gpt_pass *pass,
                                            const struct gpt_layer_acts *acts)
 {

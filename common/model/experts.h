@@ -1,8 +1,8 @@
 /* The feed-forward of a layer that has experts, over tensor parallel ranks:
  * each rank has E / tp of them, and gives its parts of the tokens' outputs,
  * which are summed over the ranks as those of any feed-forward. Beside experts
- * there may be a feed-forward of all tokens, which ranks share by columns. layer.h's
- * letters and buffers. */
+ * there may be a feed-forward of all tokens, which ranks share by columns.
+ * layer.h's letters and buffers. */
 #ifndef GPT_MODEL_EXPERTS_H
 #define GPT_MODEL_EXPERTS_H
 

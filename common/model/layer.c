@@ -9,8 +9,8 @@
  * The variants of a layer meet here alone: site2() says what the feed-forward
  * reads, post_site1() and post_site2() norm what a block gives, feed_forward()
  * and feed_forward_backward() hold the activation, or lead to experts.c,
- * norm_site.c chooses the norm. A bias that the parameter table does not have is
- * NULL. So is a norm: what is read is then the stream itself. */
+ * norm_site.c chooses the norm. A bias that the parameter table does not have
+ * is NULL. So is a norm: what is read is then the stream itself. */
 #include "model/layer.h"
 
 #include "model/experts.h"

@@ -412,7 +412,7 @@ static int64_t split_unit(const struct gpt_config *c, const struct kind *k)
     return 1;
 }
 
-/* Of an expert one, or two where its first one has a gate. */
+/* An expert has one matrix in a row, or two where its first one has a gate. */
 static int64_t matrices_of(const struct gpt_config *c, const struct kind *k)
 {
     if (k->split != GPT_SPLIT_BY_EXPERT)

@@ -44,9 +44,9 @@ static void zero_added(struct gpt_stage *s, struct gpt_queue *q, int64_t bucket)
     }
 }
 
-/* Zeroes what is between the slices of a bucket. Layers with experts and without
- * have other gaps: where they share memory, one has the other's gradients there,
- * which would count in the norm. */
+/* Zeroes what is between the slices of a bucket. Layers with experts and those
+ * without have other gaps: where they share memory, one has the other's
+ * gradients there, which would count in the norm. */
 static void zero_gaps(struct gpt_stage *s, struct gpt_queue *q, int64_t bucket)
 {
     const struct gpt_bucket *b = &s->o.flat->buckets[bucket];

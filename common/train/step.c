@@ -290,8 +290,8 @@ static int first_signal(const double *sums)
 }
 
 /* Means over layers, without their coefficients, as Megatron-LM logs them: the
- * first is 1 where every expert has as many tokens. Weights of losses make means
- * over replicas. */
+ * first is 1 where every expert has as many tokens. Weights of losses make
+ * means over replicas. */
 static struct gpt_router_losses router_losses(const struct gpt_replica *r,
                                               const struct gpt_step *step,
                                               const double *sums)

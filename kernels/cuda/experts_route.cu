@@ -265,7 +265,7 @@ static __device__ void logits_back(const backward &p, T *dlogits, float by, floa
     }
 }
 
-/* Warps past the last token go on with none, as barriers are the block's. */
+/* Warps past the last token have none, and meet the block's barriers. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS) route_back(backward p, T *dlogits)
 {
