@@ -13,7 +13,8 @@
 static const char *const values[] = {"1", "0.5", "linear", "uniform", "true",
                                      "single", "True", "fp32",
                                      "core_attn", "SIGTERM", "0", "0.0",
-                                     "rope", "vanilla", NULL};
+                                     "rope", "vanilla", "aux_loss",
+                                     NULL};
 
 static int parse(const struct gpt_program *p, char **argv, int argc,
                  struct gpt_err *err)
@@ -112,11 +113,11 @@ int main(void)
     char *argv[] = {test, offset, zero, NULL};
     ok(parse(&train, argv, 3, &err) == GPT_OK,
        "a number may be written in another way");
-    ok(parse_name(&train, "MoE_Router_Dtype", false, &err) == GPT_EUSAGE &&
-           strstr(err.hint, "without experts"),
+    ok(parse_name(&train, "MoE_Input_Jitter_Eps", false, &err) == GPT_EUSAGE &&
+           strstr(err.hint, "--num-experts"),
        "a name of a family has its answer: %s", err.hint);
     ok(parse_name(&train, "moe", false, &err) == GPT_EUSAGE &&
-           !strstr(err.hint, "without experts"),
+           !strstr(err.hint, "--num-experts"),
        "what is shorter than the family is not of it: %s", err.hint);
     ok(parse_name(&train, "DDP_IMPL", false, &err) == GPT_OK,
        "'_' is '-', and case does not matter");
