@@ -302,7 +302,11 @@ config 's/"n_head": 2/"n_head": -2/' "'n_head' is -2, out of range"
 config 's/"model_type": "gpt2"/"model_type": "mamba"/' 'model_type is mamba'
 # what other models have is named, with the key that says so
 config 's/"model_type": "gpt2"/"model_type": "new", "num_local_experts": 8/' \
-    'model_type is new, whose models have experts (num_local_experts)'
+    'model_type is new, whose models have experts of another kind (num_local_experts)'
+config 's/"model_type": "gpt2"/"model_type": "new", "num_experts": 8, "kv_lora_rank": 4/' \
+    'model_type is new, whose models have keys and values of low rank (kv_lora_rank)'
+config 's/"model_type": "gpt2"/"model_type": "phimoe"/' \
+    'whose models have experts whose weights are shares of some scores (model_type)'
 config 's/"model_type": "gpt2"/"model_type": "old", "state_size": 0/' \
     'model_type is old: only gpt2'
 config 's/"model_type": "gpt2"/"model_type": "bitnet"/' \

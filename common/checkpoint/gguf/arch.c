@@ -1,10 +1,9 @@
 /* Architectures of GGUF files as tables: which tensor is which parameter, and
  * what a key is in struct gpt_config. Rules are those of Hugging Face's
  * families (huggingface/family.h) with other names. config.c reads and writes
- * keys by these tables. Start at archs[]. */
+ * keys by these tables, and choose.c finds the one of a model. Start at
+ * gpt_gguf_archs[]. */
 #include "checkpoint/gguf/internal.h"
-
-#include "checkpoint/nearest.h"
 
 #include "backend.h"
 
@@ -50,9 +49,19 @@
 #define TOGETHER                                         \
     RULE(GATE_WEIGHT, FIRST, "blk.%.ffn_up.weight"),     \
     RULE(FC1_WEIGHT, SECOND, "blk.%.ffn_up.weight")
+#define ROUTED                                           \
+    RULE(ROUTER_WEIGHT, SAME, "blk.%.ffn_gate_inp.weight"), \
+    RULE(EXPERTS_FC1, GATES, "blk.%.ffn_gate_exps.weight"), \
+    RULE(EXPERTS_FC1, UPS, "blk.%.ffn_up_exps.weight"),  \
+    RULE(EXPERTS_FC2, STACKED, "blk.%.ffn_down_exps.weight"), \
+    RULE(SHARED_ROUTER, ROWS, "blk.%.ffn_gate_inp_shexp.weight"), \
+    RULE(SHARED_GATE, SAME, "blk.%.ffn_gate_shexp.weight"), \
+    RULE(SHARED_FC1, SAME, "blk.%.ffn_up_shexp.weight"), \
+    RULE(SHARED_FC2, SAME, "blk.%.ffn_down_shexp.weight")
 #define ENDS                                             \
     RULE(FC2_WEIGHT, SAME, "blk.%.ffn_down.weight"),     \
     RULE(FC2_BIAS, SAME, "blk.%.ffn_down.bias"),         \
+    ROUTED,                                              \
     RULE(FINAL_NORM_WEIGHT, SAME, "output_norm.weight"), \
     RULE(FINAL_NORM_BIAS, SAME, "output_norm.bias"),     \
     RULE(OUTPUT_WEIGHT, SAME, GPT_GGUF_HEAD),            \
@@ -93,7 +102,7 @@ static const struct gpt_hf_rule seed[] = {
  * those of Qwen 2, whose name is then the one that users expect. One is here
  * when llama.cpp has written the same text as this project of a model of it
  * (tests/parity/gguf.sh). */
-static const struct gpt_gguf_arch archs[] = {
+const struct gpt_gguf_arch gpt_gguf_archs[] = {
     {.name = "gpt2", .family = "gpt2",
      .base = {.position_embedding = GPT_POSITION_LEARNED,
               .activation = GPT_GELU},
@@ -102,7 +111,8 @@ static const struct gpt_gguf_arch archs[] = {
      .base = {LLAMA_BASE, .qkv_bias = true}, TABLE(halves)},
     {.name = "llama", .family = "llama", .base = {LLAMA_BASE}, TABLE(pairs),
      .pairs = true, .whole_heads = true, .has_freqs = true,
-     .free_bias = {.qkv = true, .proj = true, .mlp = true}},
+     .free_bias = {.qkv = true, .proj = true, .mlp = true},
+     .uses = GPT_GGUF_HAS(EXPERTS)}, /* Mixtral, too */
     {.name = "qwen3", .family = "qwen3", .base = {LLAMA_BASE, .qk_norm = true},
      TABLE(halves)},
     {.name = "phi3", .family = "phi3", .base = {LLAMA_BASE}, TABLE(phi3),
@@ -207,12 +217,30 @@ static const struct gpt_gguf_arch archs[] = {
      .base = {.position_embedding = GPT_POSITION_ALIBI,
               .embedding_norm = true, .activation = GPT_GELU},
      TABLE(fused), .needs_head = true, .fills_width = true},
+    {.name = "qwen2moe", .family = "qwen2_moe", .fills_width = true,
+     .base = {LLAMA_BASE, .qkv_bias = true, .moe_shared_expert_gate = true,
+              .moe_router_pre_softmax = true},
+     TABLE(halves), .uses = GPT_GGUF_HAS(EXPERTS) | GPT_GGUF_HAS(EXPERT_FFN) |
+                            GPT_GGUF_HAS(SHARED)},
+    {.name = "qwen3moe", .family = "qwen3_moe",
+     .base = {LLAMA_BASE, .qk_norm = true}, TABLE(halves),
+     .uses = GPT_GGUF_HAS(EXPERTS) | GPT_GGUF_HAS(EXPERT_FFN)},
+    {.name = "olmoe", .family = "olmoe", .fills_width = true,
+     .base = {LLAMA_BASE, .qk_norm = true, .qk_norm_whole = true,
+              .moe_router_pre_softmax = true},
+     TABLE(halves), .whole_heads = true, .uses = GPT_GGUF_HAS(EXPERTS)},
+    {.name = "granitemoe", .family = "granitemoe", .base = {LLAMA_BASE},
+     TABLE(pairs), .pairs = true, .whole_heads = true,
+     .uses = GPT_GGUF_HAS(FACTORS) | GPT_GGUF_HAS(DIVISOR) |
+             GPT_GGUF_HAS(EXPERTS) | GPT_GGUF_HAS(SHARED)},
     {.name = "mpt", .family = "mpt",
      .base = {.position_embedding = GPT_POSITION_ALIBI, .no_norm_bias = true,
               .no_linear_bias = true, .activation = GPT_GELU_EXACT},
      TABLE(fused), .needs_head = true, .says_alibi = true,
      .fills_width = true, .uses = GPT_GGUF_HAS(CLIP)},
 };
+
+const size_t gpt_gguf_n_archs = GPT_COUNT(gpt_gguf_archs);
 
 /* A model that turns neighbours is in the order of pairs already. */
 const struct gpt_hf_rule *gpt_gguf_next_rule(const struct gpt_gguf_arch *arch,
@@ -286,6 +314,14 @@ const struct gpt_gguf_field gpt_gguf_fields[] = {
      AT(rotary_slow), GPT_GGUF_SAME},
     {"attention.clamp_kqv", false, GPT_GGUF_CLIP, false,
      AT(clip_qkv), GPT_GGUF_SAME},
+    {"expert_count", true, GPT_GGUF_EXPERTS, false,
+     AT(num_experts), GPT_GGUF_SAME},
+    {"expert_used_count", true, GPT_GGUF_EXPERTS, false,
+     AT(moe_router_topk), GPT_GGUF_SAME},
+    {"expert_feed_forward_length", true, GPT_GGUF_EXPERT_FFN, true,
+     AT(moe_ffn_hidden_size), GPT_GGUF_SAME},
+    {"expert_shared_feed_forward_length", true, GPT_GGUF_SHARED, false,
+     AT(moe_shared_expert_intermediate_size), GPT_GGUF_SAME},
 };
 const size_t gpt_gguf_n_fields = GPT_COUNT(gpt_gguf_fields);
 
@@ -313,6 +349,9 @@ bool gpt_gguf_is_used(const struct gpt_gguf_arch *arch,
     case GPT_GGUF_CAPS:
     case GPT_GGUF_CAP:
     case GPT_GGUF_CLIP:
+    case GPT_GGUF_EXPERTS:
+    case GPT_GGUF_EXPERT_FFN:
+    case GPT_GGUF_SHARED:
         break;
     case GPT_GGUF_GROWTH:
         if (c->rotary_scaling != GPT_SCALING_YARN)
@@ -330,21 +369,21 @@ int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
                        struct gpt_err *err)
 {
     const char *name = NULL;
-    char list[400] = "";
+    char list[600] = "";
     size_t used = 0;
 
     GPT_TRY(gpt_gguf_text(g, "general.architecture", &name, err));
     if (!name)
         return gpt_fail(err, GPT_EDATA, "%s: no key 'general.architecture'",
                         gpt_in_path(g->in));
-    for (size_t i = 0; i < GPT_COUNT(archs); i++) {
-        if (strcmp(archs[i].name, name) == 0) {
-            *arch = &archs[i];
+    for (size_t i = 0; i < gpt_gguf_n_archs; i++) {
+        if (strcmp(gpt_gguf_archs[i].name, name) == 0) {
+            *arch = &gpt_gguf_archs[i];
             return GPT_OK;
         }
         if (used < sizeof(list))
             used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
-                                     i ? ", " : "", archs[i].name);
+                                     i ? ", " : "", gpt_gguf_archs[i].name);
     }
     return gpt_fail(err, GPT_EDATA,
                     "%s: general.architecture is %.100s: only %s are supported",
@@ -361,140 +400,4 @@ void gpt_gguf_free_biases(struct gpt_config *c,
     b.proj = arch->free_bias.proj ? there->proj : b.proj;
     b.mlp = arch->free_bias.mlp ? there->mlp : b.mlp;
     gpt_hf_set_biases(c, &b);
-}
-
-static void add_field(struct gpt_misfit *m, const char *field)
-{
-    if (m->n < GPT_MISFIT_FIELDS)
-        m->fields[m->n] = field;
-    m->n++;
-}
-
-/* Takes into `read` what keys and tensors say of how positions are scaled.
- * False when files of the architecture have no way to say it. */
-static bool take_scaling(struct gpt_config *read, const struct gpt_config *c,
-                         const struct gpt_gguf_arch *arch)
-{
-    read->rotary_scaling = c->rotary_scaling;
-    switch (c->rotary_scaling) {
-    case GPT_SCALING_DYNAMIC:
-        return false;
-    case GPT_SCALING_NTK_ALPHA:
-        if (arch->folds_alpha)
-            read->rotary_factor = c->rotary_factor;
-        return arch->folds_alpha;
-    /* lists are there, and the factor is not, from which no more follows than
-     * the number that is */
-    case GPT_SCALING_LONGROPE:
-        if (!arch->has_lists)
-            return false;
-        memcpy(read->rotary_short_factors, c->rotary_short_factors,
-               sizeof(read->rotary_short_factors));
-        memcpy(read->rotary_long_factors, c->rotary_long_factors,
-               sizeof(read->rotary_long_factors));
-        read->rotary_attention = c->rotary_attention;
-        read->rotary_positions = c->rotary_positions;
-        return true;
-    case GPT_SCALING_LLAMA3:
-        read->rotary_factor = c->rotary_factor;
-        read->rotary_low_factor = c->rotary_low_factor;
-        read->rotary_high_factor = c->rotary_high_factor;
-        read->rotary_positions = c->rotary_positions;
-        return arch->has_freqs;
-    case GPT_SCALING_YARN:
-        /* a key says that the factor of sines and cosines is 1 */
-        if (gpt_gguf_is_used(arch, GPT_GGUF_GROWTH, c)) {
-            read->rotary_attention = 1;
-        } else {
-            read->rotary_fast = 32;
-            read->rotary_slow = 1;
-        }
-        return true;
-    default:
-        return true;
-    }
-}
-
-/* The fields in which a model differs from what its keys will say. */
-static struct gpt_misfit misfit(const struct gpt_config *c,
-                                const struct gpt_gguf_arch *arch)
-{
-    struct gpt_misfit m = {.name = arch->name};
-    struct gpt_config read = arch->base;
-
-    /* what keys carry, and what follows from tensors */
-    read.vocab_size = c->vocab_size;
-    read.padded_vocab_size = c->padded_vocab_size;
-    read.tied_embeddings = c->tied_embeddings || arch->only_tied;
-    read.init_std = c->init_std;
-    read.rotary_percent = c->rotary_percent;
-    for (size_t i = 0; i < gpt_gguf_n_fields; i++)
-        if (gpt_gguf_is_used(arch, gpt_gguf_fields[i].use, c))
-            memcpy((char *)&read + gpt_gguf_fields[i].offset,
-                   (const char *)c + gpt_gguf_fields[i].offset,
-                   sizeof(int64_t));
-    if (arch->fills_width)
-        read.head_size = c->hidden_size / c->num_attention_heads;
-    if (arch->window_every > 0 && c->window_size > 0) {
-        read.window_size = c->window_size;
-        gpt_gguf_settle_window(&read, arch);
-    }
-    const struct gpt_hf_biases biases = gpt_hf_biases_of(c);
-    gpt_gguf_free_biases(&read, arch, &biases);
-    if (arch->wide_layers > 0 && arch->wide_layers == c->num_layers &&
-        c->hidden_size % c->num_attention_heads == 0)
-        read.query_pre_attn_scalar =
-            (double)(c->hidden_size / c->num_attention_heads);
-    if (read.query_pre_attn_scalar == (double)c->head_size)
-        read.query_pre_attn_scalar = 0;
-    if (arch->uses & GPT_GGUF_HAS(CAPS) && !(c->attn_logit_softcapping > 0 &&
-                                             c->final_logit_softcapping > 0))
-        add_field(&m, c->attn_logit_softcapping > 0 ? "final_logit_softcapping"
-                                                    : "attn_logit_softcapping");
-    if (arch->each_norm_layers > 0 && c->num_layers >= arch->each_norm_layers)
-        read.qk_norm = read.qk_norm_each =
-            c->qk_norm_each || arch->must_norm_each;
-    if (arch->says_parallel)
-        read.parallel_blocks = c->parallel_blocks;
-    if (arch->pairs)
-        read.rotary_interleaved = c->rotary_interleaved;
-    if (!arch->base.gated && c->activation <= GPT_GELU_EXACT)
-        read.activation = c->activation;
-    if (!take_scaling(&read, c, arch))
-        add_field(&m, "rotary_scaling");
-    if (arch->whole_heads && gpt_config_rotary(c) != c->head_size)
-        add_field(&m, "rotary_percent");
-    const char *fields[GPT_MISFIT_FIELDS];
-    const size_t n =
-        gpt_config_differences(c, &read, fields, GPT_COUNT(fields));
-    for (size_t i = 0; i < n; i++)
-        add_field(&m, i < GPT_COUNT(fields) ? fields[i] : NULL);
-    return m;
-}
-
-/* The family that the model came from goes first: Phi-3 and Llama are the
- * same function in other tensors, and a user expects the names that the model
- * had. */
-int gpt_gguf_choose(const struct gpt_config *c, const char *family,
-                    const struct gpt_gguf_arch **arch, struct gpt_err *err)
-{
-    struct gpt_nearest near = {.n = 0};
-
-    for (size_t i = 0; family && i < GPT_COUNT(archs); i++)
-        if (strcmp(archs[i].family, family) == 0 &&
-            misfit(c, &archs[i]).n == 0) {
-            *arch = &archs[i];
-            return GPT_OK;
-        }
-    for (size_t i = 0; i < GPT_COUNT(archs); i++) {
-        const struct gpt_misfit m = misfit(c, &archs[i]);
-
-        if (m.n == 0) {
-            *arch = &archs[i];
-            return GPT_OK;
-        }
-        gpt_nearest_keep(&near, &m);
-    }
-    return gpt_nearest_fail(&near, "architecture of GGUF files",
-                            GPT_COUNT(archs), err);
 }

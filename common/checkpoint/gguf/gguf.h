@@ -26,6 +26,9 @@ enum gpt_gguf_use {
     GPT_GGUF_CAP,     /* of logits alone */
     GPT_GGUF_CLIP,    /* of queries, keys and values */
     GPT_GGUF_GROWTH,  /* of queries, and numbers of YaRN */
+    GPT_GGUF_EXPERTS, /* how many, in each layer, and of a token */
+    GPT_GGUF_EXPERT_FFN, /* their width; without it that of all layers */
+    GPT_GGUF_SHARED,  /* the width of what all tokens share beside them */
 };
 #define GPT_GGUF_HAS(use) (1U << GPT_GGUF_##use)
 

@@ -11,6 +11,10 @@
 /* A key of an architecture: a factor of sines and cosines. */
 #define GPT_GGUF_ATTN_FACTOR "rope.scaling.attn_factor"
 
+/* In the order in which a model to be written tries them. */
+extern const struct gpt_gguf_arch gpt_gguf_archs[];
+extern const size_t gpt_gguf_n_archs;
+
 /* The shortest decimal that is this float: 1e-5 was written, and is meant. */
 double gpt_gguf_shortest(double v);
 

@@ -188,7 +188,8 @@ static bool fits(const struct gpt_gguf_tensor *t, int ndim,
                  const int64_t *shape)
 {
     return t->ndim == ndim && t->shape[0] == shape[0] &&
-           (ndim == 1 || t->shape[1] == shape[1]);
+           (ndim == 1 || t->shape[1] == shape[1]) &&
+           (ndim < 3 || t->shape[2] == shape[2]);
 }
 
 /* Floats as they are stored become those of the model, as packed ones do. */
@@ -213,7 +214,8 @@ static int open_part(struct gguf *g, const struct gpt_config *c,
                      struct gpt_err *err)
 {
     char name[GPT_PARAM_NAME + 32];
-    int64_t shape[2];
+    const int ndim = gpt_hf_ndim(rule, p);
+    int64_t shape[GPT_HF_DIMS];
 
     gpt_hf_name(name, sizeof(name), rule, p, 0, "");
     gpt_hf_shape(c, rule, p, shape);
@@ -222,7 +224,7 @@ static int open_part(struct gguf *g, const struct gpt_config *c,
     if (!e)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'",
                         gpt_in_path(g->file.in), name);
-    if (!fits(e->t, p->ndim, shape))
+    if (!fits(e->t, ndim, shape))
         return gpt_fail(err, GPT_EDATA,
                         "%s: tensor '%s' has %d dimensions, %lld x %lld; its "
                         "keys say %lld x %lld",
@@ -232,7 +234,7 @@ static int open_part(struct gguf *g, const struct gpt_config *c,
     e->used = true;
     if (gpt_gguf_shifted(g->arch, p))
         GPT_TRY(set_shifted(g, e, gpt_gguf_shifted(g->arch, p), arena, err));
-    struct gpt_tensor there = gpt_tensor_make(name, e->dtype, p->ndim, shape);
+    struct gpt_tensor there = gpt_tensor_make(name, e->dtype, ndim, shape);
     gpt_tensor_widen(here, e->dtype);
     int status;
     GPT_TRY_GOTO(status, add_entry(&there, g, e, err), out);

@@ -49,10 +49,12 @@ void gpt_gguf_free_plan(struct gpt_target *t)
 /* ---- tensors ---- */
 
 /* llama.cpp adds vectors in float and does not look at their type; a table of
- * positions is read as float by some of its backends alone. */
+ * positions is read as float by some of its backends alone. Routers are F32 in
+ * its own files. */
 static bool always_plain(const struct gpt_param *p)
 {
-    return !p->decay || p->role == GPT_POSITION_EMBEDDING;
+    return !p->decay || p->role == GPT_POSITION_EMBEDDING ||
+           p->role == GPT_ROUTER_WEIGHT || p->role == GPT_SHARED_ROUTER;
 }
 
 /* The type of a tensor that is written, which has that of its elements. */
@@ -74,7 +76,8 @@ static int choose_type(struct planned *to, const struct gpt_target *t,
         to->t.dtype = GPT_F32;
         to->packing = gpt_gguf_shifted(plan->arch, p);
     }
-    else if (packing && to->t.shape[1] % packing->elements == 0) {
+    else if (packing &&
+             to->t.shape[to->t.ndim - 1] % packing->elements == 0) {
         to->packing = packing;
         to->t.dtype = GPT_F32;
     } else if (packing)
@@ -90,7 +93,7 @@ static int plan_tensor(struct gpt_target *t, const struct gpt_param *p,
 {
     struct gguf_plan *plan = t->data;
     char name[NAME];
-    int64_t shape[2];
+    int64_t shape[GPT_HF_DIMS];
 
     gpt_hf_name(name, sizeof(name), rule, p, 0, "");
     *out = plan->n ? &plan->list[plan->n - 1] : NULL;
@@ -104,7 +107,7 @@ static int plan_tensor(struct gpt_target *t, const struct gpt_param *p,
     if (!kept)
         return gpt_no_memory(err, "names of tensors");
     *out = &plan->list[plan->n++];
-    (*out)->t = gpt_tensor_make(kept, GPT_F32, p->ndim, shape);
+    (*out)->t = gpt_tensor_make(kept, GPT_F32, gpt_hf_ndim(rule, p), shape);
     return GPT_OK;
 }
 

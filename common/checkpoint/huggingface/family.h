@@ -31,7 +31,9 @@ enum gpt_hf_order {
     GPT_HF_EXPERT, /* a tensor an expert: the number is the second '%', too */
     GPT_HF_EXPERT_GATE, /* the same of the first half of an expert's rows, */
     GPT_HF_EXPERT_UP,   /* or the second */
-    GPT_HF_STACKED, /* all experts in a tensor of three dimensions */
+    GPT_HF_STACKED, /* all experts in a tensor of three dimensions, */
+    GPT_HF_GATES,   /* ... or the first half of each one's rows, */
+    GPT_HF_UPS,     /* ... or the second */
     GPT_HF_ONE_ROW, /* a vector, in a tensor of two */
 };
 

@@ -43,6 +43,17 @@ const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
     return gpt_hf_rule_of(family->rules, family->n_rules, p, at);
 }
 
+/* Rows of an expert, and how many experts a parameter has; others are one. */
+static int64_t expert_rows(const struct gpt_param *p)
+{
+    return p->split == GPT_SPLIT_BY_EXPERT ? p->split_unit : p->shape[0];
+}
+
+static int64_t count_experts(const struct gpt_param *p)
+{
+    return p->shape[0] / expert_rows(p);
+}
+
 int64_t gpt_hf_parts(const struct gpt_hf_rule *rule, const struct gpt_param *p)
 {
     switch (rule->order) {
@@ -51,7 +62,7 @@ int64_t gpt_hf_parts(const struct gpt_hf_rule *rule, const struct gpt_param *p)
     case GPT_HF_EXPERT:
     case GPT_HF_EXPERT_GATE:
     case GPT_HF_EXPERT_UP:
-        return p->matrices;
+        return count_experts(p);
     default:
         return 1;
     }
@@ -65,17 +76,14 @@ int gpt_hf_ndim(const struct gpt_hf_rule *rule, const struct gpt_param *p)
     case GPT_HF_ONE_ROW:
         return 2;
     case GPT_HF_STACKED:
+    case GPT_HF_GATES:
+    case GPT_HF_UPS:
         return 3;
     default:
         return p->ndim;
     }
 }
 
-/* Rows of a matrix of which a parameter has several, one above the other. */
-static int64_t matrix_rows(const struct gpt_param *p)
-{
-    return p->shape[0] / p->matrices;
-}
 
 /* Puts the numbers of layer and part in the places of '%'. A rule's name is
  * trusted: it is a constant of family.c. */
@@ -175,10 +183,12 @@ static int64_t outputs(const struct gpt_config *c,
         return p->shape[1];
     case GPT_HF_EXPERT:
     case GPT_HF_STACKED:
-        return matrix_rows(p);
+        return expert_rows(p);
     case GPT_HF_EXPERT_GATE:
     case GPT_HF_EXPERT_UP:
-        return matrix_rows(p) / 2;
+    case GPT_HF_GATES:
+    case GPT_HF_UPS:
+        return expert_rows(p) / 2;
     case GPT_HF_ONE_ROW:
         return 1;
     case GPT_HF_SAME:
@@ -200,7 +210,9 @@ void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
 
     switch (rule->order) {
     case GPT_HF_STACKED:
-        shape[0] = p->matrices;
+    case GPT_HF_GATES:
+    case GPT_HF_UPS:
+        shape[0] = count_experts(p);
         shape[1] = rows;
         shape[2] = p->shape[1];
         return;
@@ -300,7 +312,7 @@ static struct run whole_run(const struct gpt_config *c,
                             const struct gpt_hf_rule *rule,
                             const struct gpt_param *p, int64_t part)
 {
-    const int64_t rows = matrix_rows(p);
+    const int64_t rows = expert_rows(p);
 
     switch (rule->order) {
     case GPT_HF_EXPERT:
@@ -371,6 +383,34 @@ static int view_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
     return status;
 }
 
+/* Halves of all experts: by tensors of one expert each, which are shown one
+ * above the other. */
+static int view_halves(struct gpt_tensor *out, const struct gpt_tensor *in,
+                       const struct gpt_hf_rule *rule,
+                       const struct gpt_param *p, bool import,
+                       struct gpt_err *err)
+{
+    const int64_t half = expert_rows(p) / 2;
+    const int64_t shape[] = {p->shape[0] / 2, p->shape[1]};
+    const int64_t first = rule->order == GPT_HF_UPS ? half : 0;
+    struct gpt_tensor between = gpt_tensor_make(in->name, in->dtype, 2, shape);
+    int status = import ? gpt_hf_flatten(&between, in, err) : GPT_OK;
+
+    for (int64_t e = 0; status == GPT_OK && e < count_experts(p); e++) {
+        struct gpt_map m = {.perm = {0, 1, 2, 3},
+                            .shape = {half, p->shape[1]}};
+
+        m.to[0] = import ? e * 2 * half + first : e * half;
+        m.from[0] = import ? e * half : e * 2 * half + first;
+        status = gpt_tensor_view(import ? out : &between,
+                                 import ? &between : in, &m, 1, err);
+    }
+    if (status == GPT_OK && !import)
+        status = gpt_hf_stack(out, &between, err);
+    gpt_tensor_free(&between);
+    return status;
+}
+
 /* The vocabulary there has no dummy rows. Those that padding adds repeat the
  * last row, as Megatron's converters have it; they take no probability either
  * way. */
@@ -384,6 +424,8 @@ int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
         return gpt_hf_lower_row(out, there, err);
     if (rule->order == GPT_HF_STACKED)
         return gpt_hf_flatten(out, there, err);
+    if (rule->order == GPT_HF_GATES || rule->order == GPT_HF_UPS)
+        return view_halves(out, there, rule, p, true, err);
     if (p->vocab_rows)
         return gpt_tensor_resize(out, there, true, err);
     return view_rows(out, there, c, rule, p, part, true, err);
@@ -399,5 +441,7 @@ int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
         return gpt_hf_lift_vector(there, here, err);
     if (rule->order == GPT_HF_STACKED)
         return gpt_hf_stack(there, here, err);
+    if (rule->order == GPT_HF_GATES || rule->order == GPT_HF_UPS)
+        return view_halves(there, here, rule, p, false, err);
     return view_rows(there, here, c, rule, p, part, false, err);
 }

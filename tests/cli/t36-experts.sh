@@ -1,0 +1,103 @@
+#!/bin/sh
+# Models with experts: from layout to layout and to Hugging Face and back as the
+# same bytes; what config.json may say of experts, and what it may not.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/train.sh"
+
+make_data
+llama="--position-embedding-type rope --normalization RMSNorm --swiglu
+--disable-bias-linear --untie-embeddings-and-output-weights"
+mixtral='--num-experts 4 --moe-router-topk 2 --ffn-hidden-size 24'
+qwen2_moe='--add-qkv-bias --num-experts 4 --moe-router-topk 2
+--ffn-hidden-size 24 --moe-ffn-hidden-size 12 --moe-layer-freq [0,1,1,0]
+--moe-shared-expert-intermediate-size 20 --moe-shared-expert-gate
+--moe-router-pre-softmax'
+glm4_moe='--num-experts 4 --moe-router-topk 3 --ffn-hidden-size 24
+--moe-ffn-hidden-size 12 --moe-dense-layers 1
+--moe-shared-expert-intermediate-size 24 --moe-router-score-function sigmoid
+--moe-router-expert-bias --moe-router-topk-scaling-factor 2.5'
+
+convert() { # what, from, to, options...
+    what=$1
+    from=$2
+    to=$3
+    shift 3
+    expect 0 "$what" gpt-reshape --load-path "$from" --save-path "$to" \
+        --verify "$@"
+}
+same() { # what, iteration, iteration
+    check "$1" cmp "$2/model_tp00_pp00.safetensors" \
+        "$3/model_tp00_pp00.safetensors"
+}
+for name in mixtral qwen2_moe glm4_moe; do
+    eval "options=\$$name"
+    # shellcheck disable=SC2086 # options are words
+    expect 0 "$name trains" gpt-train --num-layers 4 $tiny $llama $options \
+        --global-batch-size 1 --train-iters 2 --device cpu --save $name \
+        --no-save-optim
+    convert "$name: to Hugging Face" $name $name-hf --to hf
+    check "$name: as its own type" \
+        grep -q "\"model_type\":[^\"]*\"$name\"" $name-hf/config.json
+    convert "$name: and back" $name-hf $name-back
+    same "$name: the same tensors" $name/iter_0000002 $name-back/release
+    convert "$name: in files of 4 kB" $name $name-many --to hf \
+        --max-shard-size 4KB
+    convert "$name: and back" $name-many $name-whole
+    same "$name: the same tensors" $name/iter_0000002 $name-whole/release
+    for layout in '2 1' '4 2' '1 4'; do
+        set -- $layout
+        rm -rf cut whole
+        convert "$name: to TP $1, PP $2" $name-back cut \
+            --target-tensor-model-parallel-size "$1" \
+            --target-pipeline-model-parallel-size "$2"
+        convert "$name: and back" cut whole \
+            --target-tensor-model-parallel-size 1 \
+            --target-pipeline-model-parallel-size 1
+        same "$name: the same tensors" $name-back/release whole/release
+    done
+done
+expect 2 'three ranks of four experts' gpt-reshape --load-path mixtral \
+    --save-path x --target-tensor-model-parallel-size 3
+changed() { # model, sed script, message
+    rm -rf changed
+    cp -r "$1-hf" changed
+    sed -i "$2" changed/config.json
+    expect 3 "refused: $3" gpt-reshape --load-path changed --save-path x
+    err_has "$3"
+}
+add() { # key and value
+    echo "s/\"model_type\"/$1, \"model_type\"/"
+}
+changed mixtral 's/"num_experts_per_tok":.*/"num_experts_per_tok": 5,/' \
+    'moe_router_topk is above num_experts'
+changed mixtral 's/"num_local_experts":.*/"num_local_experts": 5,/' \
+    "no tensor 'model.layers.0.block_sparse_moe.experts.4.w1.weight'"
+changed mixtral 's/"num_local_experts":.*/"num_local_experts": 3,/' \
+    "tensor 'model.layers.0.block_sparse_moe.gate.weight' has 2 dimensions, 4 x"
+changed mixtral "$(add '"norm_topk_prob": true')" \
+    "'norm_topk_prob' is not known of model_type mixtral"
+changed qwen2_moe 's/"use_sliding_window":.*//; '"$(
+    add '"use_sliding_window": true')" 'use_sliding_window is true'
+changed qwen2_moe 's/"decoder_sparse_step":.*/"decoder_sparse_step": 0,/' \
+    'decoder_sparse_step is 0: only 1 or more'
+changed qwen2_moe "$(add '"norm_topk_prob": 1')" \
+    "'norm_topk_prob' is not true or false"
+changed glm4_moe 's/"n_group":.*/"n_group": 2,/' 'n_group is 2: only 1'
+changed glm4_moe 's/"n_shared_experts":.*/"n_shared_experts": 0,/' \
+    'n_shared_experts is 0: only 1 or more'
+changed glm4_moe 's/"first_k_dense_replace":.*/"first_k_dense_replace": 4,/' \
+    'num_experts, but no layer has experts'
+changed glm4_moe 's/"first_k_dense_replace":.*/"first_k_dense_replace": 2,/' \
+    "no tensor 'model.layers.1.mlp.gate_proj.weight'"
+
+changed qwen2_moe 's/"decoder_sparse_step":.*/"decoder_sparse_step": 2,/' \
+    "no tensor 'model.layers.2.mlp.gate_proj.weight'"
+
+# what other formats do not have is said
+for to in megatron llmc; do
+    expect 3 "no experts for $to" gpt-reshape --load-path mixtral \
+        --save-path x --to $to
+done
+err_has "llm.c's files hold GPT-2 alone"
+check 'nothing is left of them' test ! -e x
+tap_done
