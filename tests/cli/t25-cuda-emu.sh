@@ -130,6 +130,7 @@ while read -r name options; do
     check 'and generates the same' cmp cpu.text "$device.text"
 done <<'END'
 llama --position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --add-qkv-bias --qk-layernorm
+experts --position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 24 --moe-shared-expert-intermediate-size 8 --moe-shared-expert-gate --moe-aux-loss-coeff 0.02
 neox --position-embedding-type rope --rotary-percent 0.5 --rotary-interleaved --activation-function gelu_exact --parallel-residual
 END
 

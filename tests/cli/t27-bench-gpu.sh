@@ -24,6 +24,8 @@ expect 0 'products' bench products
 check 'of every kind' rows 36
 expect 0 'passes' bench passes
 check 'of every kind' rows 18
+expect 0 'experts' bench experts
+check 'of every kind' rows 9
 expect 0 'attention' env GPT_TEST_DEVICE=cuda-emu \
     "$BUILD/tests/gpu/bench_attention" 2,70,2,64,0.1
 check 'forward and backward' rows 3

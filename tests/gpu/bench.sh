@@ -5,7 +5,7 @@
 # llm.c, if LLMC names it.
 #
 #   GPT_BENCH         the sections to run, each a few minutes at most: products
-#                     passes attention train-124m train-345m train-774m
+#                     passes attention experts train-124m train-345m train-774m
 #                     train-1.5b; by default all
 #   GPT_BENCH_PYTHON  the Python that has PyTorch (python3)
 #   GPT_BENCH_PEAK    the GPU's dense bf16 TFLOP/s, for MFU, if not known here
@@ -19,8 +19,8 @@ set -eu
 GPT_DATADIR=$PWD/share
 export GPT_DATADIR
 python=${GPT_BENCH_PYTHON:-python3}
-sections=${GPT_BENCH:-products passes attention train-124m train-345m train-774m
-    train-1.5b}
+sections=${GPT_BENCH:-products passes attention experts train-124m train-345m
+    train-774m train-1.5b}
 steps=${GPT_BENCH_STEPS:-20}
 tiny=
 [ "$GPT_TEST_DEVICE" != cuda-emu ] || tiny=1
@@ -29,7 +29,7 @@ mkdir -p "$work"
 
 if [ "${GPT_BENCH_BUILT:-0}" = 0 ]; then
     benches=
-    for b in products passes attention; do
+    for b in products passes attention experts; do
         benches="$benches $BUILD/tests/gpu/bench_$b"
     done
     # shellcheck disable=SC2086 # a word list
@@ -225,7 +225,7 @@ train() { # model layers width heads batch
 for s in $sections; do
     echo "== $s"
     case $s in
-    products | passes) "$BUILD/tests/gpu/bench_$s" ;;
+    products | passes | experts) "$BUILD/tests/gpu/bench_$s" ;;
     attention)
         "$BUILD/tests/gpu/bench_attention" | tee "$work/attention.ours"
         [ -z "$torch" ] || attention_peers "$work/attention.ours"
