@@ -126,8 +126,9 @@ int gpt_decoder_copy(struct gpt_decoder *d, int64_t from, int64_t to,
  * the first rank does. */
 int gpt_decoder_follow(struct gpt_decoder *d, struct gpt_err *err) GPT_MUST_USE;
 
-/* Bytes of weights that one step reads on this rank: the tables of the
- * embedding count only where they are the output layer. */
+/* Bytes of weights that one step of a text reads on this rank: the tables of
+ * the embedding count only where they are the output layer, and experts of a
+ * token alone. */
 int64_t gpt_decoder_step_bytes(const struct gpt_decoder *d);
 
 #endif

@@ -289,7 +289,8 @@ static int alloc_host(struct gpt_decoder *d,
 
 /* A step reads one row of the embedding for each text, which is not counted; a
  * tied table is read whole as the output layer, without its dummy rows, by the
- * ranks of the last stage. */
+ * ranks of the last stage. Of experts it reads those of a token, of which ranks
+ * have equally many in the mean. */
 static int64_t step_bytes(const struct gpt_decoder *d,
                           const struct gpt_decoder_options *o)
 {
@@ -299,6 +300,8 @@ static int64_t step_bytes(const struct gpt_decoder *d,
         const struct gpt_slice *s = &o->flat->slices[i];
         int64_t rows = s->shape[0];
 
+        if (s->param->split == GPT_SPLIT_BY_EXPERT)
+            rows = rows * o->config->moe_router_topk / o->config->num_experts;
         if (s->param->place == GPT_PLACE_EMBEDDING) {
             if (!s->param->tied || !d->layout.has_output)
                 continue;
