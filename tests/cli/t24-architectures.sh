@@ -301,7 +301,7 @@ changed granite "$hybrid" "no field 'layer_types'"
 changed granite "$hybrid; $(add '"layer_types": ["attention", "mamba"]')" \
     'layer_types is mamba: only attention'
 changed granite "$hybrid; $(add '"layer_types": ["attention"]')" \
-    "no field 'num_local_experts'"
+    "no field 'position_embedding_type'"
 cp -r ministral3-hf null-hf
 sed -i 's/"head_dim":.*/"head_dim": null,/' null-hf/config.json
 expect 0 'heads of no size' gpt-reshape --load-path null-hf --save-path null-back
