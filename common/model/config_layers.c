@@ -99,7 +99,8 @@ void gpt_config_settle_experts(struct gpt_config *c)
 }
 
 /* A list that does not repeat may still be every so many-th of the layers after
- * the first: its beginning is filled in by what follows. */
+ * the first: its beginning is filled in by what follows. A list without experts
+ * packs to 0, which would be all. */
 bool gpt_config_choose_experts(struct gpt_config *c, const bool *experts)
 {
     struct gpt_config chosen = *c;
@@ -107,9 +108,10 @@ bool gpt_config_choose_experts(struct gpt_config *c, const bool *experts)
 
     chosen.moe_dense_layers = 0;
     chosen.moe_layer_freq = gpt_layers_pack(experts, c->num_layers, true);
-    while (chosen.moe_layer_freq < 0 && first < c->num_layers &&
-           !experts[first])
+    while (first < c->num_layers && !experts[first])
         first++;
+    if (first == c->num_layers)
+        chosen.moe_dense_layers = first;
     if (chosen.moe_layer_freq < 0) {
         for (second = first + 1; second < c->num_layers && !experts[second];)
             second++;
