@@ -246,8 +246,7 @@ $(BUILD)/%.o: %.cc
 $(BUILD)/common/base/convert.o $(BUILD)/common/base/exp.o \
 $(BUILD)/common/checkpoint/move_box.o \
 $(BUILD)/common/checkpoint/merge_sums.o: ALL_CFLAGS += -O3
-$(BUILD)/tests/lib/tiles.o: ALL_CFLAGS += -O3 \
-    $(if $(filter amx,$(pairs)),$(isa_flags_avx512))
+$(BUILD)/tests/lib/tiles.o: ALL_CFLAGS += -O3
 
 # The assembler includes these files; the compiler does not see them.
 $(BUILD)/cmd/report/page.o: $(wildcard share/report/*)

@@ -176,10 +176,14 @@ static void floats_of(float *to, const uint8_t *row, int element)
     memcpy(to, pairs, sizeof(pairs));
 }
 
+/* The loops of AMX's products, whose set has AVX-512: all else also runs where
+ * AVX-VNNI alone is emulated, on processors without. */
+#define WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+
 /* Rounds to nearest even, with subnormal numbers as zero: sums of the even and
  * of the odd elements of k are apart until the end. What a row has beyond its
  * bytes is zero. */
-static void dot_pairs(int c, int a, int b)
+WIDE static void dot_pairs(int c, int a, int b)
 {
     const unsigned mode = _mm_getcsr();
     float y[2][ROWS][ROW / 4];
@@ -213,7 +217,7 @@ static void bytes_of(int32_t *to, const uint8_t *row, int at, bool has_sign)
 }
 
 /* Four products of bytes are added to each sum of 32 bits, modulo 2^32. */
-static void dot_bytes(int c, int a, int b, bool signed_a, bool signed_b)
+WIDE static void dot_bytes(int c, int a, int b, bool signed_a, bool signed_b)
 {
     int32_t y[4][ROWS][ROW / 4];
 

@@ -20,19 +20,36 @@ float ISA(max)(const float *x, int64_t n)
     return lanes_max(larger(a, b));
 }
 
+/* Terms that a vector adds up before they are added to the sums of others: a row
+ * of a large vocabulary in one vector of floats would lose its small terms. */
+enum { RUN = 64 };
+
+/* The end of the run of whole vectors that begins at j. */
+static int64_t end_of_run(int64_t j, int64_t n)
+{
+    const int64_t whole = n - n % W;
+
+    return whole - j < RUN * W ? whole : j + RUN * W;
+}
+
 /* scale > 0. Lanes past the end are -inf, whose exp is 0: they add nothing. One
- * vector of sums, in the order of the row, then the tree of lanes_sum(): how
- * many lanes there are is what differs between instruction sets. */
+ * vector of sums, of runs in the order of the row, then the tree of lanes_sum():
+ * how many lanes there are is what differs between instruction sets. */
 float ISA(exp_sum)(float *x, int64_t n, float scale, float shift)
 {
     vf s = all(scale), t = all(shift), sum = {0};
     int64_t j = 0;
 
-    for (; j + W <= n; j += W) {
-        vf e = vexp(load(x + j) * s - t);
+    while (j + W <= n) {
+        vf run = {0};
 
-        store(x + j, e);
-        sum += e;
+        for (const int64_t end = end_of_run(j, n); j < end; j += W) {
+            vf e = vexp(load(x + j) * s - t);
+
+            store(x + j, e);
+            run += e;
+        }
+        sum += run;
     }
     if (j < n) {
         vf e = vexp(load_part(x + j, n - j, -INFINITY) * s - t);
@@ -50,8 +67,13 @@ float ISA(sum_exp)(const float *x, int64_t n, float shift)
     vf t = all(shift), sum = {0};
     int64_t j = 0;
 
-    for (; j + W <= n; j += W)
-        sum += vexp(load(x + j) - t);
+    while (j + W <= n) {
+        vf run = {0};
+
+        for (const int64_t end = end_of_run(j, n); j < end; j += W)
+            run += vexp(load(x + j) - t);
+        sum += run;
+    }
     if (j < n)
         sum += vexp(load_part(x + j, n - j, -INFINITY) - t);
     return lanes_sum(sum);
