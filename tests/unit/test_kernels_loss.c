@@ -74,6 +74,28 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
     free(logits), free(weight), free(target), free(out), free(want);
 }
 
+/* Probabilities of a large vocabulary, each by its own size: their sum has small
+ * terms, which vectors of few elements must not lose. */
+static void check_long_row(void)
+{
+    enum { V = 262144, TARGET = 7 };
+    float *x = rnd_floats(V, 8), weight = 1, loss;
+    double *want = malloc(V * sizeof(*want)), sum = 0, worst = 0;
+    int32_t target = TARGET;
+    const struct gpt_xent op = {1, V, V, V, GPT_F32, x, &target, &weight,
+                                &loss, true, 0, NULL, 0, 0};
+
+    for (int64_t i = 0; i < V; i++)
+        sum += want[i] = exp((double)x[i]);
+    be->xent(q, &op);
+    for (int64_t i = 0; i < V; i++)
+        if (i != TARGET)
+            worst = fmax(worst, fabs((double)x[i] * sum / want[i] - 1));
+    ok(worst < 4e-6, "%s: xent of a long row: relative error %.2g", setting,
+       worst);
+    free(x), free(want);
+}
+
 /* A vocabulary that is cut over ranks gives the result of a whole one. */
 static void check_xent_ranks(int64_t n, int64_t v, int64_t v_real,
                              int64_t ranks, double spread, bool grad)
@@ -484,6 +506,7 @@ static void body(void)
     check_xent(9, 64, 57, 0, 80, true);
     check_xent(5, 1000, 993, 0, 10, true);
     check_xent(6, 130, 101, 2, 1000, false);
+    check_long_row();
     check_xent_ranks(7, 33, 33, 1, 3, true);
     check_xent_ranks(9, 64, 57, 2, 80, true);
     check_xent_ranks(9, 64, 15, 4, 8, true); /* ranks without words */
