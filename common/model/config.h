@@ -201,7 +201,7 @@ bool gpt_config_has_dense(const struct gpt_config *c);
  * that has experts. False, and *c is as it was, where the list does not repeat
  * (layer_list.h). */
 bool gpt_config_choose_experts(struct gpt_config *c, const bool *experts);
-/* Of the ways to say which layers have experts, the first that says it: so many
+/* Which layers have experts is said in the first way that can say it: so many
  * without them at the beginning; every so many-th; both; a list. */
 void gpt_config_settle_experts(struct gpt_config *c);
 
