@@ -201,8 +201,8 @@ bool gpt_config_has_dense(const struct gpt_config *c);
  * that has experts. False, and *c is as it was, where the list does not repeat
  * (layer_list.h). */
 bool gpt_config_choose_experts(struct gpt_config *c, const bool *experts);
-/* Says which layers have experts in the first way that does: so many without
- * them at the beginning; every so many-th; both; a list. */
+/* Which layers have experts is said in the first way that can say it: so many
+ * without them at the beginning; every so many-th; both; a list. */
 void gpt_config_settle_experts(struct gpt_config *c);
 
 /* What words are multiplied by before positions are added; 0: by nothing. */

@@ -35,6 +35,7 @@ COHERE = (ROPE + "--rotary-interleaved --no-norm-bias --shared-norm --swiglu "
 UNTIED = "--untie-embeddings-and-output-weights "
 GQA = "--num-attention-heads 4 --num-query-groups 2 "
 MHA = "--num-attention-heads 4 "
+MOE = "--num-experts 4 --moe-router-topk 2 "
 # name: options of gpt-train, architecture
 CASES = {
     "gpt2": (MHA, "gpt2"),
@@ -136,6 +137,19 @@ CASES = {
             "--disable-bias-linear --clip-qkv 3", "mpt"),
     "bloom": (MHA + "--position-embedding-type alibi --embedding-norm "
               "--ffn-hidden-size 256", "bloom"),
+    "mixtral": (LLAMA + UNTIED + GQA + MOE, "llama"),
+    "qwen2moe": (LLAMA + UNTIED + GQA + MOE + "--add-qkv-bias "
+                 "--moe-ffn-hidden-size 64 --moe-router-pre-softmax "
+                 "--moe-shared-expert-intermediate-size 80 "
+                 "--moe-shared-expert-gate", "qwen2moe"),
+    "qwen3moe": (LLAMA + UNTIED + GQA + MOE + "--kv-channels 32 "
+                 "--qk-layernorm --moe-ffn-hidden-size 64", "qwen3moe"),
+    "olmoe": (LLAMA + UNTIED + MHA + MOE + "--qk-norm-whole "
+              "--moe-router-pre-softmax", "olmoe"),
+    "granitemoe": (LLAMA + GQA + MOE + "--embedding-multiplier 3 "
+                   "--residual-multiplier 0.4 --logit-multiplier 0.5 "
+                   "--query-pre-attn-scalar 25 "
+                   "--moe-shared-expert-intermediate-size 80", "granitemoe"),
 }
 
 

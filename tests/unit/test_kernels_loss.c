@@ -74,8 +74,8 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
     free(logits), free(weight), free(target), free(out), free(want);
 }
 
-/* Probabilities of a large vocabulary, each by its own size: their sum has small
- * terms, which vectors of few elements must not lose. */
+/* Probabilities of a large vocabulary, each by its own size: their sum has
+ * small terms, which vectors of few elements must not lose. */
 static void check_long_row(void)
 {
     enum { V = 262144, TARGET = 7 };

@@ -149,14 +149,15 @@ const struct gpt_hf_family gpt_hf_mellum = {
 
 /* ---- OLMoE and FlexOlmo ---- */
 
-/* Norms of all queries and all keys together, after which numbers are clipped.
- */
+/* Norms of all queries and all keys together. The class clips what they give,
+ * where OLMo's clips what they would read: no model that was published has it
+ * on. */
 static const struct gpt_hf_key olmoe_keys[] = {
     LLAMA_KEYS, ENDS("null", "50279"), ATTENTION_BIAS, NO_PAD, ROUTER_NOTES,
     HIDDEN("2048"), LAYERS("16"), HEADS("16"), KV_HEADS("0"),
     POSITIONS("4096"), VOCAB("50304"), RMS_EPS("1e-5"), ROPE("10000"),
     TIED("false"),
-    CAP("clip_qkv", clip_qkv, "null"),
+    KEY("clip_qkv", MUST, "null"),
     EXPERTS("num_experts", "num_local_experts", "64"),
     TOP("num_experts_per_tok", "8"),
     EXPERT_FFN("intermediate_size", "2048"),

@@ -20,8 +20,9 @@ float ISA(max)(const float *x, int64_t n)
     return lanes_max(larger(a, b));
 }
 
-/* Terms that a vector adds up before they are added to the sums of others: a row
- * of a large vocabulary in one vector of floats would lose its small terms. */
+/* Terms that a vector adds up before they are added to the sums of others: a
+ * row of a large vocabulary in one vector of floats would lose its small
+ * terms. */
 enum { RUN = 64 };
 
 /* The end of the run of whole vectors that begins at j. */
@@ -33,8 +34,9 @@ static int64_t end_of_run(int64_t j, int64_t n)
 }
 
 /* scale > 0. Lanes past the end are -inf, whose exp is 0: they add nothing. One
- * vector of sums, of runs in the order of the row, then the tree of lanes_sum():
- * how many lanes there are is what differs between instruction sets. */
+ * vector of sums, of runs in the order of the row, then the tree of
+ * lanes_sum(): how many lanes there are is what differs between instruction
+ * sets. */
 float ISA(exp_sum)(float *x, int64_t n, float scale, float shift)
 {
     vf s = all(scale), t = all(shift), sum = {0};
