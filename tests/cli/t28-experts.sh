@@ -171,6 +171,8 @@ refused 'moe_router_topk is above num_experts' --num-experts 2 \
     --moe-router-topk 3 --disable-bias-linear
 refused 'no layer has experts' --num-experts 2 --disable-bias-linear \
     --moe-dense-layers 12
+refused 'no layer has experts' --num-experts 2 --disable-bias-linear \
+    --num-layers 2 --moe-layer-freq '[0,0]'
 refused 'moe_shared_expert_gate needs moe_shared_expert_intermediate_size' \
     --num-experts 2 --disable-bias-linear --moe-shared-expert-gate
 refused '--num-experts 3 is not a multiple of --tensor-model-parallel-size' \
