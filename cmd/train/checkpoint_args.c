@@ -61,6 +61,7 @@ struct taking {
     const struct gpt_args *args; /* as they were given */
     uint8_t *origin;             /* of the copy */
     const char *dir;
+    const struct gpt_config *model; /* what it has there */
     struct gpt_arena *arena;
     struct gpt_buf *said;
     struct gpt_err *err;
@@ -232,6 +233,17 @@ static bool same_factors(const char *option, const char *a, const char *b)
            memcmp(x, y, sizeof(x)) == 0;
 }
 
+/* True for fields that say one model in several ways, so that what was typed is
+ * kept: which layers have experts, and the width of those without, where there
+ * are none. Models are compared when the weights are loaded. */
+static bool is_said_otherwise(const struct taking *t, const char *field)
+{
+    return strcmp(field, "moe_layer_freq") == 0 ||
+           strcmp(field, "moe_dense_layers") == 0 ||
+           (strcmp(field, "ffn_hidden_size") == 0 &&
+            !gpt_config_has_dense(t->model));
+}
+
 /* NullTokenizer adds a token to the number that was typed for it, and the model
  * has that token, too. */
 static bool same_null_size(const struct taking *t, const char *option,
@@ -272,7 +284,7 @@ static int take_field(const struct taking *t, const cJSON *item)
     if (strcmp(opt->name, "window-size") == 0 && here_text[0] &&
         gpt_train_window(here_text, &window)) /* "7,0" is another "7" */
         snprintf(here_text, sizeof(here_text), "%lld", (long long)window);
-    if (typed && is_free(item->string))
+    if (typed && (is_free(item->string) || is_said_otherwise(t, item->string)))
         return GPT_OK;
     if (typed && same_null_size(t, opt->name, t->o->vocab_size, &there))
         return GPT_OK;
@@ -346,6 +358,31 @@ static int take_tokenizer(const struct taking *t,
 }
 
 /* ---- the whole ---- */
+
+/* A number of the model is the last of every so many layers, and one of the
+ * option the first, as Megatron-LM has it: layers with experts are listed.
+ * False without memory. */
+static bool list_experts(cJSON *config, const struct gpt_config *c)
+{
+    static const char name[] = "moe_layer_freq";
+    const cJSON *number = cJSON_GetObjectItemCaseSensitive(config, name);
+    struct gpt_buf b = {0};
+    cJSON *list;
+
+    if (!cJSON_IsNumber(number) || number->valuedouble < 1)
+        return true;
+    int status = gpt_buf_printf(&b, "[");
+    for (int64_t l = 0; status == GPT_OK && l < c->num_layers; l++)
+        status = gpt_buf_printf(
+            &b, "%s%d", l > 0 ? "," : "",
+            gpt_layers_entry(c->moe_layer_freq, l, true) ? 1 : 0);
+    if (status == GPT_OK)
+        status = gpt_buf_printf(&b, "]");
+    list = status == GPT_OK ? cJSON_CreateString(b.data) : NULL;
+    gpt_buf_free(&b);
+    return list &&
+           cJSON_ReplaceItemInObjectCaseSensitive(config, name, list) != 0;
+}
 
 /* A preset's short name for activation and gate would hide those of the
  * checkpoint, which has them one by one. */
@@ -423,6 +460,7 @@ int gpt_train_take_args(struct gpt_train_options *o, struct gpt_args *args,
         .args = args,
         .origin = gpt_arena_alloc(arena, rows, sizeof(*t.origin)),
         .dir = source->dir,
+        .model = &source->config,
         .arena = arena,
         .said = b,
         .err = err,
@@ -430,7 +468,7 @@ int gpt_train_take_args(struct gpt_train_options *o, struct gpt_args *args,
     cJSON *config = gpt_config_to_json(&source->config);
     int status;
 
-    if (!t.origin || !config) {
+    if (!t.origin || !config || !list_experts(config, &source->config)) {
         cJSON_Delete(config);
         return gpt_no_memory(err, "options");
     }

@@ -224,6 +224,13 @@ static bool advises(const struct gpt_train_plan *p)
     return false;
 }
 
+/* Experts without a width of their own have that of the feed-forward. */
+static bool has_dense_width(const struct gpt_train_plan *p)
+{
+    return gpt_config_has_dense(&p->replica.config) ||
+           p->options->model.moe_ffn_hidden_size == 0;
+}
+
 static bool has_eight_bits(const struct gpt_train_plan *p)
 {
     return p->options->fp8_format != NULL;
@@ -357,6 +364,9 @@ static const struct effect rows[] = {
     {.option = "reset-position-ids", .works = has_position_table,
      .reason = "there is no table of positions: --position-embedding-type",
      .evaluating = true},
+    {.option = "ffn-hidden-size", .works = has_dense_width,
+     .reason = "all layers have experts, of --moe-ffn-hidden-size",
+     .of_presets = true, .evaluating = true},
     {.option = "log-gradient-noise-scale", .works = has_microbatches,
      .reason = "a step has one microbatch: --micro-batch-size is "
                "--global-batch-size"},

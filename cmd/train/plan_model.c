@@ -299,9 +299,16 @@ static int plan_experts(struct gpt_config *c, const struct gpt_train_options *o,
                                                     o->moe_score);
     if (c->num_experts > 0 && c->moe_router_topk == 0)
         c->moe_router_topk = gpt_min_i64(2, c->num_experts);
-    if (!o->moe_layers || !gpt_parse_int(o->moe_layers, &every) || every < 2)
-        return plan_layers(&c->moe_layer_freq, o->moe_layers, c, true,
-                           "moe-layer-freq", err);
+    if (!o->moe_layers)
+        return GPT_OK;
+    if (!gpt_parse_int(o->moe_layers, &every) || every < 2) {
+        GPT_TRY(plan_layers(&c->moe_layer_freq, o->moe_layers, c, true,
+                            "moe-layer-freq", err));
+        /* a list without experts; the model's 0 would be all */
+        if (c->moe_layer_freq == 0)
+            c->moe_dense_layers = c->num_layers;
+        return GPT_OK;
+    }
     GPT_TRY(gpt_new(&entry, (size_t)c->num_layers, sizeof(*entry), "layers",
                     err));
     for (int64_t l = 0; l < c->num_layers; l++)

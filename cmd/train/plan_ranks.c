@@ -269,7 +269,6 @@ static int plan_fp8(struct gpt_train_plan *p, const struct gpt_train_options *o,
 {
     const int64_t layers = p->replica.config.num_layers;
     struct gpt_fp8_layers *fp8 = &p->replica.exec.fp8;
-    struct gpt_widths widths;
 
     if (!o->fp8_format)
         return GPT_OK;
@@ -294,9 +293,10 @@ static int plan_fp8(struct gpt_train_plan *p, const struct gpt_train_options *o,
                         (long long)layers, (long long)o->bf16_at_start,
                         (long long)o->bf16_at_end);
     /* the library names sizes and no options: it does not know them */
-    widths = gpt_widths_of(&p->replica.config, p->topology.size[GPT_TP]);
-    int status = gpt_fp8_check(&widths, o->micro_batch_size * o->seq_length,
-                               p->replica.exec.act, err);
+    int status =
+        gpt_fp8_check(&p->replica.config, p->topology.size[GPT_TP],
+                      o->micro_batch_size * o->seq_length,
+                      p->replica.exec.act, err);
     return status == GPT_OK ? status : gpt_context(err, "--fp8-format");
 }
 

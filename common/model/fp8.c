@@ -13,9 +13,12 @@ struct gpt_fp8_types gpt_fp8_of_layer(const struct gpt_fp8_layers *layers,
 /* Checks the sizes for the narrowest device, whichever device is used: a run is
  * the same everywhere. Tensor cores read 16 bytes of a row at a time. Every
  * size is a row's length in one of the three products of its layer. */
-int gpt_fp8_check(const struct gpt_widths *w, int64_t n, enum gpt_dtype act,
-                  struct gpt_err *err)
+int gpt_fp8_check(const struct gpt_config *c, int64_t tp, int64_t n,
+                  enum gpt_dtype act, struct gpt_err *err)
 {
+    const struct gpt_widths of = gpt_widths_of(c, tp), *w = &of;
+    /* where all layers have experts no product has the dense width */
+    const bool dense = gpt_config_has_dense(c);
     const struct {
         const char *what;
         int64_t size;
@@ -24,8 +27,8 @@ int gpt_fp8_check(const struct gpt_widths *w, int64_t n, enum gpt_dtype act,
         {"columns of the residual stream", w->hidden},
         {"columns of queries, keys and values", w->qkv},
         {"columns of attention's output", w->attention},
-        {"columns of the feed-forward's first product", w->ffn_in},
-        {"columns of the feed-forward", w->ffn},
+        {"columns of the feed-forward's first product", dense ? w->ffn_in : 0},
+        {"columns of the feed-forward", dense ? w->ffn : 0},
         {"columns of the shared expert's first product", w->shared_in},
         {"columns of the shared expert", w->shared},
     };

@@ -1,8 +1,8 @@
 /* Which products of a model have factors of eight bits (kernels/backend.h,
  * struct gpt_fp8_factors): those of the linear layers in a range of the model's
  * layers, three of each - forward, the gradient of the input, that of the
- * weight. Everything else, the layers outside the range and both ends of the
- * model keep the type of activations. */
+ * weight. Everything else, experts and their routers, the layers outside the
+ * range and both ends of the model keep the type of activations. */
 #ifndef GPT_MODEL_FP8_H
 #define GPT_MODEL_FP8_H
 
@@ -25,9 +25,9 @@ struct gpt_fp8_types gpt_fp8_of_layer(const struct gpt_fp8_layers *layers,
                                       int64_t layer);
 
 /* The rules of such products for a microbatch of n rows and the widths of one
- * rank, n, C and all others a multiple of 16, in activations of bf16:
+ * of tp ranks, n, C and all others a multiple of 16, in activations of bf16:
  * GPT_EUSAGE names what breaks them, and its number. */
-int gpt_fp8_check(const struct gpt_widths *widths, int64_t n,
+int gpt_fp8_check(const struct gpt_config *c, int64_t tp, int64_t n,
                   enum gpt_dtype act, struct gpt_err *err) GPT_MUST_USE;
 
 /* Bytes of scratch for any of the products. */

@@ -27,7 +27,7 @@ struct gpt_norm_acts {
 
 /* What one microbatch keeps of experts, of a layer that has them: K experts a
  * token, E on all ranks, F' and F their widths. Tables are those of struct
- * gpt_route; rows are those of this rank's experts. */
+ * gpt_router; rows are those of this rank's experts. */
 struct gpt_expert_acts {
     float *logits, *weight;                   /* (N, E), (N, K) */
     int32_t *expert, *begin, *source, *place; /* (N, K), (E + 1), (N K) */

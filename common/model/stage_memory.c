@@ -245,8 +245,8 @@ static int64_t widest_in(const struct gpt_stage *s)
 }
 
 /* Norms, attention, sums of biases, the embedding and products never run at the
- * same time: one scratch serves all. All layers have the same shapes, so the
- * first one speaks for all. */
+ * same time: one scratch serves all. Attention has the same shapes in all
+ * layers, so the first one speaks for all. */
 static size_t scratch_bytes(const struct gpt_stage *s)
 {
     const struct gpt_stage_chunk *chunk = &s->chunks[0];

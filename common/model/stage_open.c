@@ -89,13 +89,11 @@ static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
  * then refused together. */
 static int check_fp8(const struct gpt_stage_options *o, struct gpt_err *err)
 {
-    const struct gpt_widths widths =
-        gpt_widths_of(o->config, o->layout.size[GPT_TP]);
-
     if (o->exec.fp8.types.forward == GPT_FP8_NONE)
         return GPT_OK;
-    return gpt_fp8_check(&widths, o->exec.micro_batch * o->exec.seq_length,
-                         o->exec.act, err);
+    return gpt_fp8_check(o->config, o->layout.size[GPT_TP],
+                         o->exec.micro_batch * o->exec.seq_length, o->exec.act,
+                         err);
 }
 
 /* What an open stage relies on. A program that plans a run has checked the same

@@ -94,6 +94,36 @@ expect 0 'and back to TP4' gpt-reshape convert four again \
     --target-pipeline-model-parallel-size 1
 expect 0 'the same bits' gpt-reshape verify whole again
 
+# ---- options of a checkpoint ----
+# A number of a checkpoint is the last of so many layers, and one of the option
+# the first; a list may begin with layers that another option names, too.
+one() { # options...
+    # shellcheck disable=SC2086 # a word list
+    gpt-train $tiny --num-layers 4 --global-batch-size 4 --train-iters 1 -q \
+        --disable-bias-linear "$@"
+}
+for layers in '[0,1,0,1]' 2 '[0,1,1,1]' 1; do
+    expect 0 "layers $layers" one --num-experts 4 --ffn-hidden-size 20 \
+        --moe-ffn-hidden-size 12 --moe-layer-freq "$layers" --save "of-$layers"
+    expect 0 'taken from a checkpoint' one --use-checkpoint-args \
+        --load "of-$layers" --finetune
+    expect 0 'and compared with the options' one --use-checkpoint-args \
+        --ffn-hidden-size 20 --moe-layer-freq "$layers" \
+        --load "of-$layers" --finetune
+done
+err_has '--ffn-hidden-size (all layers have experts, of --moe-ffn-hidden-size)'
+expect 3 'other layers' one --use-checkpoint-args --moe-layer-freq '[1,1,0,1]' \
+    --load 'of-[0,1,0,1]' --finetune
+
+# ---- products of eight bits ----
+# a width that no layer has is not looked at
+# shellcheck disable=SC2086 # word lists
+expect 0 'products of eight bits beside experts of 8 elements a rank' \
+    gpt-train $tiny --hidden-size 64 --micro-batch-size 2 --dry-run \
+    --train-iters 1 --disable-bias-linear --num-experts 4 \
+    --moe-ffn-hidden-size 16 --bf16 --fp8-format hybrid \
+    --num-layers 4 --world-size 2 $tp
+
 # ---- texts ----
 awk 'BEGIN {
     text = "the cat sees a red dog"
@@ -141,6 +171,8 @@ refused 'moe_router_topk is above num_experts' --num-experts 2 \
     --moe-router-topk 3 --disable-bias-linear
 refused 'no layer has experts' --num-experts 2 --disable-bias-linear \
     --moe-dense-layers 12
+refused 'no layer has experts' --num-experts 2 --disable-bias-linear \
+    --num-layers 2 --moe-layer-freq '[0,0]'
 refused 'moe_shared_expert_gate needs moe_shared_expert_intermediate_size' \
     --num-experts 2 --disable-bias-linear --moe-shared-expert-gate
 refused '--num-experts 3 is not a multiple of --tensor-model-parallel-size' \
