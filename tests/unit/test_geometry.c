@@ -7,6 +7,8 @@
 
 #include "tests/lib/tap.h"
 
+#include <string.h>
+
 /* 8 heads of 4 elements, 2 query groups: hidden size and attention differ. */
 static struct gpt_config grouped(void)
 {
@@ -197,8 +199,80 @@ static void test_yarn(void)
             "or what the lengths say");
 }
 
+/* Which of 60 layers have experts, by a letter, and how that is said. */
+static void test_expert_layers(void)
+{
+    static const struct {
+        const char *letters; /* those after the last repeat the last two */
+        int64_t dense, freq;
+    } cases[] = {
+        {"xx", 0, 0},       {".x", 0, 2},    {"..xx", 2, 0},
+        {"...x.x", 3, 2},   {"..x.x", 0, -2}, {"x.", 0, -1},
+        {"x....xx", 0, -2}, {"..", 60, 0},
+    };
+
+    for (size_t k = 0; k < GPT_COUNT(cases); k++) {
+        const size_t n = strlen(cases[k].letters);
+        struct gpt_config c = grouped(), list;
+        bool has[60], same = true;
+
+        c.num_layers = 60;
+        c.num_experts = 4;
+        for (size_t l = 0; l < 60; l++)
+            has[l] = cases[k].letters[l < n ? l : n - 1 - (l - n + 1) % 2] ==
+                     'x';
+        if (!ok(gpt_config_choose_experts(&c, has) == (cases[k].freq != -2),
+                "%s: is said, or not", cases[k].letters) ||
+            cases[k].freq == -2)
+            continue;
+        ok(c.moe_dense_layers == cases[k].dense &&
+               (cases[k].freq < 0 || c.moe_layer_freq == cases[k].freq),
+           "%s: %lld without, every %lld", cases[k].letters,
+           (long long)c.moe_dense_layers, (long long)c.moe_layer_freq);
+        for (int64_t l = 0; l < 60; l++)
+            same = same && gpt_config_has_experts(&c, l) == has[l];
+        ok(same, "%s: the same layers", cases[k].letters);
+        list = c;
+        gpt_config_settle_experts(&list);
+        ok(list.moe_layer_freq == c.moe_layer_freq &&
+               list.moe_dense_layers == c.moe_dense_layers,
+           "%s: said once and for all", cases[k].letters);
+    }
+}
+
+/* Numbers that mean the same layers become one; a width that no layer has is
+ * that of experts, which ranks of tensor parallelism do not cut. */
+static void test_expert_widths(void)
+{
+    struct gpt_config c = grouped();
+    struct gpt_undivided first;
+    struct gpt_err err = {0};
+
+    c.num_experts = 4;
+    c.moe_router_topk = 1;
+    c.moe_ffn_hidden_size = 7;
+    c.no_linear_bias = true;
+    c.moe_dense_layers = 1;
+    c.moe_layer_freq = 2;
+    ok(gpt_config_complete(&c, 4, 2, &err) == GPT_OK &&
+           c.moe_dense_layers == 0 && c.moe_layer_freq == 2 &&
+           c.ffn_hidden_size == 24,
+       "the first of three layers has none of every second: %s", err.text);
+    c.moe_layer_freq = 0;
+    ok(gpt_config_complete(&c, 4, 2, &err) == GPT_OK &&
+           c.ffn_hidden_size == 7 && !gpt_config_has_dense(&c) &&
+           gpt_widths_divide(&c, 2, &first),
+       "experts in all layers: %s", err.text);
+    c.moe_dense_layers = 1;
+    ok(gpt_config_complete(&c, 4, 2, &err) == GPT_OK &&
+           gpt_config_has_dense(&c) && !gpt_widths_divide(&c, 2, &first),
+       "and in all but one, which ranks cut");
+}
+
 int main(void)
 {
+    test_expert_layers();
+    test_expert_widths();
     test_yarn();
     test_logits();
     test_widths();
