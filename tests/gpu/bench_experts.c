@@ -1,8 +1,8 @@
 /* The operations of a feed-forward of experts, in bf16: products beside the
- * library's plain product of 8192 x 8192 x 8192, passes over rows beside a copy.
- * Logits are random, so that experts have about as many tokens each. Errors are
- * those of sampled elements compared with sums in double. Shapes are those of
- * OLMoE (64 experts of 1024, 8 a token) and of Mixtral (8 of 14336, 2). */
+ * library's plain product of 8192 x 8192 x 8192, passes beside a copy. Logits
+ * are random, so that experts have about as many tokens each. Errors are those
+ * of sampled elements compared with sums in double. Shapes are those of OLMoE
+ * (64 experts of 1024, 8 a token) and of Mixtral (8 of 14336, 2). */
 #include "tests/gpu/bench_device.h"
 
 static double product_rate, copy_rate;
