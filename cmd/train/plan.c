@@ -309,6 +309,14 @@ static int check_losses(const struct gpt_train_options *o, struct gpt_err *err)
                         "--calculate-per-token-loss and --%s exclude each "
                         "other: both decide what a token counts",
                         o->loss_plugin ? "loss-plugin" : "token-loss-weights");
+    /* losses of routers count as the tokens' do, whose weights may then be
+     * below 0 */
+    if (own && (o->model.moe_aux_loss_coeff > 0 ||
+                o->model.moe_z_loss_coeff > 0))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--%s needs --moe-aux-loss-coeff 0 and "
+                        "--moe-z-loss-coeff 0",
+                        o->loss_plugin ? "loss-plugin" : "token-loss-weights");
     /* both change the cross-entropy itself, which a plug-in is promised */
     if (o->loss_plugin && (o->label_smoothing > 0 || o->z_loss > 0))
         return gpt_fail(err, GPT_EUSAGE,

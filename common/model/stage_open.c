@@ -96,6 +96,22 @@ static int check_fp8(const struct gpt_stage_options *o, struct gpt_err *err)
                          err);
 }
 
+/* Tables of routers number the pairs of a token and one of its experts. */
+static int check_pairs(const struct gpt_stage_options *o, struct gpt_err *err)
+{
+    const int64_t k = o->config->moe_router_topk;
+    int64_t n, pairs;
+
+    if (k == 0 || (gpt_mul(o->exec.micro_batch, o->exec.seq_length, &n) &&
+                   gpt_mul(n, k, &pairs) && pairs <= INT32_MAX))
+        return GPT_OK;
+    return gpt_fail(err, GPT_EUSAGE,
+                    "a micro batch of %lld x %lld tokens with %lld experts "
+                    "each: at most %d pairs",
+                    (long long)o->exec.micro_batch,
+                    (long long)o->exec.seq_length, (long long)k, INT32_MAX);
+}
+
 /* What an open stage relies on. A program that plans a run has checked the same
  * before, and names its options then. */
 static int check_options(const struct gpt_stage_options *o,
@@ -110,6 +126,7 @@ static int check_options(const struct gpt_stage_options *o,
                         "full recomputation of %lld layers: at least 1",
                         (long long)e->recompute_layers);
     GPT_TRY(check_fp8(o, err));
+    GPT_TRY(check_pairs(o, err));
     if (!e->sequence_parallel)
         return GPT_OK;
     return gpt_rows_check(e->micro_batch, e->seq_length, o->layout.size[GPT_TP],

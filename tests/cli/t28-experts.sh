@@ -167,6 +167,11 @@ refused() { # what options...
 }
 refused 'num_experts needs no_linear_bias or no_mlp_bias' --num-experts 4
 refused 'options of experts need num_experts' --moe-router-pre-softmax
+refused '--token-loss-weights needs --moe-aux-loss-coeff 0' --num-experts 2 \
+    --disable-bias-linear --moe-aux-loss-coeff 0.1 --token-loss-weights weights
+refused 'at most 2147483647 pairs' --num-experts 16 --disable-bias-linear \
+    --moe-router-topk 16 --micro-batch-size 16777216 \
+    --global-batch-size 16777216
 refused 'moe_router_topk is above num_experts' --num-experts 2 \
     --moe-router-topk 3 --disable-bias-linear
 refused 'no layer has experts' --num-experts 2 --disable-bias-linear \
