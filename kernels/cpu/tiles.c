@@ -110,7 +110,7 @@ static void pack_b(const struct part *part, float *to, float *room)
 }
 
 /* Widens columns of a panel of weights, from column `column` on, as those of
- * one tile. No set has byte roads that turn bits and leave panels of bytes to
+ * one tile. Panels whose bits are turned have byte roads, and do not come to
  * tiles. */
 static void widen_columns(const struct part *part, const struct gpt_quant *w,
                           float *to, int64_t column)

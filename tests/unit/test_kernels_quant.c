@@ -117,9 +117,12 @@ static void input_errors(const struct product *p, double *part, double *whole)
     const bool bytes = p->quant.type == GPT_I8;
     const bool tiles = cpu_many && cpu_many->road[CPU_BF16];
     const enum cpu_form form = cpu_form_of(&p->quant);
-    /* pairs of bytes are packed together */
+    /* by AVX2 inputs as they are stay floats; pairs of bytes are packed
+     * together */
+    const bool floats =
+        strcmp(cpu_isa->name, "avx2") == 0 && !p->quant.round_inputs;
     const bool fixed =
-        bytes && (few ? cpu_few && cpu_few->road[form]
+        bytes && (few ? cpu_few && cpu_few->road[form] && !floats
                       : cpu_many && cpu_many->road[form] &&
                             (p->quant.arranged || p->op.k % 2 == 0));
 

@@ -1,169 +1,50 @@
 /* Products of few rows with weights in panels (quant.h), bf16 or bytes with a
  * scale for 32, by AVX2 or by AVX-VNNI: see few.h and pair/eights.h. Lanes of a
  * vector are rows of weights, four vectors a panel, and what a text has of a
- * step goes to all lanes. Bytes with a scale a row stay in rows (bytes.c).
- * Start at multiply_strip().
+ * step goes to all lanes. Bytes with a scale a row stay in rows (bytes.c,
+ * isa/gemv.c). Start at multiply_strip().
  *
- * Bytes by AVX2. A vector of weights is words of two bytes, e + 256 o, where e
- * has no sign, since its upper bit is turned (cpu_few.turned), which adds 128.
- * VPMADDWD takes numbers of 16 bits, so that o must be shifted down, but e need
- * not be cut out: the products of whole words with inputs x of e are 256 x o
- * too large, and 256 x is taken off the input of o. Sums may pass 32 bits on
- * the way, and are right in the end, since they are so modulo 2^32.
+ * Bytes with rounded inputs by AVX2. A vector of weights is words of two bytes,
+ * e + 256 o, where e has no sign, since its upper bit is turned
+ * (cpu_few.turned), which adds 128. VPMADDWD takes numbers of 16 bits, so that
+ * o must be shifted down, but e need not be cut out: the products of whole
+ * words with inputs x of e are 256 x o too large, and 256 x is taken off the
+ * input of o. Sums may pass 32 bits on the way, and are right in the end, since
+ * they are so modulo 2^32.
  *
- * Bytes by AVX-VNNI. VPDPBUSD takes weights without a sign: 128 is added to
+ * The same by AVX-VNNI. VPDPBUSD takes weights without a sign: 128 is added to
  * each.
  *
  * bf16. Words are the upper halves of floats. Inputs as they are and rounded
- * ones are floats, and products are fused. */
-#include "cpu/few/blocks.h"
-#include "cpu/pair/eights.h"
+ * ones are floats, and products are fused.
+ *
+ * Bytes with inputs as they are. A byte goes to the top of a whole number,
+ * which a float holds exactly, in two instructions: to move it down with its
+ * sign would be a third. */
+#include "cpu/few/eights_pack.h"
 
 #include <string.h>
 
-/* What packed inputs are: bytes as numbers of 16 bits, or floats for bf16. */
-enum kind { BYTES, FLOATS };
-/* VECTORS is how many vectors a panel has, EIGHT the floats of a vector. */
-enum { VECTORS = CPU_PANEL / 8, EIGHT = 8, FOUR = 4 };
-/* Steps after which the next texts take their turn: all of them find such a
- * part of a panel, 16 KiB, and their inputs for it in the first cache. */
-enum { TURN = 128, GROUP_STEPS = CPU_GROUP / 4 };
-/* TEXTS is how many texts a block has, as many as registers hold sums for; KEPT
- * is how many texts have sums that are kept meanwhile. */
-enum { TEXTS = 6, KEPT = 32 };
-
-/* Bytes of a text in a step. */
-static inline int text_bytes(enum kind kind)
-{
-    return kind == FLOATS ? 8 : FOUR * (int)sizeof(input);
-}
-
-/* ---- packed inputs ---- */
-
-/* What a text's row, or each group of it, begins with. Blocks of texts follow
- * each other. In a block a row, or group after group, is the heads of all
- * texts, and then, step after step, the inputs of all texts. */
-struct head {
-    float unit;
-    int32_t begin; /* of sums: takes off turned bits */
-    int32_t room[2];
-};
-
-/* How the row of a text lies there: parts, each of so many steps. */
-struct row {
-    int64_t parts, steps, bytes; /* bytes: of a part */
-};
-
-static inline __attribute__((always_inline)) struct row
-row_of(const struct cpu_few_inputs *in, const enum kind kind)
-{
-    struct row row = {.parts = 1, .steps = GROUP_STEPS};
-
-    if (kind == BYTES)
-        row.parts = gpt_ceil_div(in->k, CPU_GROUP);
-    else
-        row.steps = cpu_panel_row(2 * in->k) / 4;
-    row.bytes = (int64_t)sizeof(struct head) + row.steps * text_bytes(kind);
-    return row;
-}
-
-/* Writes eight whole numbers: two steps of a text. */
-static inline void put_steps(char *to, int64_t apart, __m256i v)
-{
-#ifdef __AVXVNNI__
-    int8_t bytes[EIGHT];
-
-    put_inputs(bytes, v);
-    memcpy(to, bytes, FOUR);
-    memcpy(to + apart, bytes + FOUR, FOUR);
-#else
-    /* even ones, and odd ones with what is taken off them */
-    v = _mm256_sub_epi32(v, _mm256_slli_epi64(v, 32 + 8));
-    v = _mm256_shuffle_epi32(v, 0xd8);
-    v = _mm256_packs_epi32(v, v);
-    _mm_storel_epi64((void *)to, _mm256_castsi256_si128(v));
-    _mm_storel_epi64((void *)(to + apart), _mm256_extracti128_si256(v, 1));
-#endif
-}
-
-/* What sums begin with, to take off what turned bits add. v holds sums of
- * inputs in lanes. */
-static inline int32_t begin_of(__m256i v)
-{
-    int32_t lanes[EIGHT];
-
-    _mm256_storeu_si256((__m256i *)(void *)lanes, v);
-    const int32_t even = lanes[0] + lanes[2] + lanes[4] + lanes[6];
-    const int32_t odd = lanes[1] + lanes[3] + lanes[5] + lanes[7];
-    return -128 * (PLUS != 0 ? even + odd : even);
-}
-
-/* Packs a group of a text, of which n values are there, and returns its
- * head. */
-static inline struct head put_bytes(char *to, int64_t apart, const float *x,
-                                    int64_t n)
-{
-    struct head head = {.unit = byte_unit_of(x, n)};
-    __m256i sums = _mm256_setzero_si256();
-
-    for (int64_t l = 0; l < CPU_GROUP; l += EIGHT, to += 2 * apart) {
-        const __m256i v = in_units(eight_of(x + l, n - l), head.unit);
-
-        sums = _mm256_add_epi32(sums, v);
-        put_steps(to, apart, v);
-    }
-    head.begin = begin_of(sums);
-    return head;
-}
-
-/* Writes `steps` steps of a text as floats, of which n are there. */
-static inline void put_floats(char *to, int64_t apart, int64_t steps,
-                              const float *x, int64_t n, bool rounded)
-{
-    for (int64_t l = 0; l < 2 * steps; l += EIGHT) {
-        float eight[EIGHT];
-        __m256 v = eight_of(x + l, n - l);
-
-        _mm256_storeu_ps(eight, rounded ? as_bf16(v) : v);
-        for (int i = 0; i < EIGHT; i += 2, to += apart)
-            memcpy(to, eight + i, 2 * sizeof(*eight));
-    }
-}
-
-static inline __attribute__((always_inline)) void
-pack_text(const struct cpu_few_inputs *in, int64_t i, const enum kind kind,
-          const bool rounded)
-{
-    const struct row row = row_of(in, kind);
-    const struct block b = block_of_text(in->m, TEXTS, i);
-    const int64_t apart = b.texts * text_bytes(kind);
-    char *to = in->packed + b.first * row.parts * row.bytes;
-    char *heads = to + (i - b.first) * (int64_t)sizeof(struct head);
-    char *values = to + b.texts * (int64_t)sizeof(struct head) +
-                   (i - b.first) * text_bytes(kind);
-    const int64_t most = kind == BYTES ? CPU_GROUP : in->k;
-
-    for (int64_t part = 0; part < row.parts; part++) {
-        const float *x = in->x + i * in->ldx + part * CPU_GROUP;
-        const int64_t n = gpt_min_i64(in->k - part * CPU_GROUP, most);
-        struct head head = {.unit = 1};
-
-        if (kind == FLOATS)
-            put_floats(values, apart, row.steps, x, n, rounded);
-        else
-            head = put_bytes(values, apart, x, n);
-        memcpy(heads, &head, sizeof(head));
-        heads += b.texts * row.bytes;
-        values += b.texts * row.bytes;
-    }
-}
-
 /* ---- sums ---- */
 
-/* Inputs of a step are multiplied in one turn or two. */
+/* Inputs of a step are multiplied in so many turns. */
 static inline int turns_of_step(enum kind kind)
 {
-    return kind == FLOATS || PLUS == 0 ? 2 : 1;
+    return kind != BYTES ? values_of_step(kind) : PLUS == 0 ? 2 : 1;
+}
+
+/* Byte `turn` of each word as a float, BYTE_SIZE times as large. */
+static inline __m256i wide_bytes(__m256i v, int turn)
+{
+    const int32_t zeros = 0x808080, word = 4 << 24; /* which bytes they take */
+    const __m256i first =
+        _mm256_setr_epi32(zeros, zeros + word, zeros + 2 * word,
+                          zeros + 3 * word, zeros, zeros + word,
+                          zeros + 2 * word, zeros + 3 * word);
+
+    v = _mm256_shuffle_epi8(
+        v, _mm256_add_epi32(first, _mm256_set1_epi32(turn << 24)));
+    return _mm256_castps_si256(_mm256_cvtepi32_ps(v));
 }
 
 /* The weights of one turn of a step. */
@@ -172,6 +53,8 @@ weights_at(const char *w, int turn, const enum kind kind)
 {
     const __m256i v = _mm256_load_si256((const void *)w);
 
+    if (kind == WIDE)
+        return wide_bytes(v, turn);
     if (kind == FLOATS)
         return turn == 0 ? _mm256_slli_epi32(v, 16)
                          : _mm256_and_si256(
@@ -195,11 +78,11 @@ static inline __m256i four_of(const char *x)
 static inline __attribute__((always_inline)) __m256i
 add_turn(__m256i sums, __m256i w, __m256i x, const enum kind kind)
 {
-    return kind == FLOATS
-               ? _mm256_castps_si256(_mm256_fmadd_ps(
+    return kind == BYTES
+               ? add_products(sums, w, x)
+               : _mm256_castps_si256(_mm256_fmadd_ps(
                      _mm256_castsi256_ps(w), _mm256_castsi256_ps(x),
-                     _mm256_castsi256_ps(sums)))
-               : add_products(sums, w, x);
+                     _mm256_castsi256_ps(sums)));
 }
 
 /* Adds one step to the sums of C texts and R vectors of rows. A turn updates
@@ -209,7 +92,7 @@ static inline __attribute__((always_inline)) void
 add_step(__m256i (*sums)[VECTORS], const char *w, const char *x, const int C,
          const int R, const enum kind kind)
 {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int turn = 0; turn < turns_of_step(kind); turn++) {
         __m256i at[VECTORS];
 
@@ -258,13 +141,20 @@ add_steps(__m256i (*kept)[VECTORS], const char *w, const char *x,
             kept[i][r] = sums[i][r];
 }
 
-/* Adds one group of weights to the floats that are kept. */
+/* The sums of a group as floats. */
+static inline __m256 floats_of(__m256i sums, const enum kind kind)
+{
+    return kind == BYTES ? _mm256_cvtepi32_ps(sums)
+                         : _mm256_castsi256_ps(sums);
+}
+
+/* Adds one group of weights to the floats that are kept. Inputs at x that are
+ * bytes have heads. */
 static inline __attribute__((always_inline)) void
 add_group(__m256i (*kept)[VECTORS], const char *w, const char *scales,
-          const char *heads, struct ahead *next, const int M, const int R)
+          const struct head *head, const char *x, struct ahead *next,
+          const int M, const int R, const enum kind kind)
 {
-    const char *x = heads + M * (int)sizeof(struct head);
-    const struct head *head = (const void *)heads;
     __m256i sums[TEXTS][VECTORS];
     __m256 factors[VECTORS];
 
@@ -272,23 +162,24 @@ add_group(__m256i (*kept)[VECTORS], const char *w, const char *scales,
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++)
-            sums[i][r] = _mm256_set1_epi32(head[i].begin);
+            sums[i][r] =
+                _mm256_set1_epi32(kind == BYTES ? head[i].begin : 0);
 #pragma GCC unroll 8
     for (int l = 0; l < GROUP_STEPS; l++)
-        add_step(sums, w + l * CPU_STEP, x + l * M * text_bytes(BYTES), M, R,
-                 BYTES);
+        add_step(sums, w + l * CPU_STEP, x + l * M * text_bytes(kind), M, R,
+                 kind);
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++)
         factors[r] = wide(_mm_load_si128((const void *)(scales + 16 * r)));
 #pragma GCC unroll 6
     for (int i = 0; i < M; i++) {
-        const __m256 unit = _mm256_set1_ps(head[i].unit);
-
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++)
             kept[i][r] = _mm256_castps_si256(_mm256_fmadd_ps(
-                _mm256_cvtepi32_ps(sums[i][r]),
-                _mm256_mul_ps(factors[r], unit),
+                floats_of(sums[i][r], kind),
+                kind == BYTES ? _mm256_mul_ps(factors[r],
+                                              _mm256_set1_ps(head[i].unit))
+                              : factors[r],
                 _mm256_castsi256_ps(kept[i][r])));
     }
     if (M > 2)
@@ -308,10 +199,10 @@ static inline __attribute__((always_inline)) void
 take_turn(__m256i (*kept)[VECTORS], struct turn *t, const char *x,
           const int M, const enum kind kind)
 {
-    const int R = M > 2 ? 2 : VECTORS;
+    const int R = M > (turns_of_step(kind) > 2 ? 1 : 2) ? 2 : VECTORS;
     const int64_t head = M * (int64_t)sizeof(struct head);
     const int64_t step = M * text_bytes(kind);
-    const int64_t group = head + GROUP_STEPS * step;
+    const int64_t group = GROUP_STEPS * step + (kind == BYTES ? head : 0);
 
     for (int side = 0; side < VECTORS; side += R) {
         __m256i (*sums)[VECTORS] = (__m256i(*)[VECTORS]) & kept[0][side];
@@ -325,8 +216,8 @@ take_turn(__m256i (*kept)[VECTORS], struct turn *t, const char *x,
         const char *at = x + t->step / GROUP_STEPS * group;
 
         for (int64_t l = 0; l < t->steps; l += GROUP_STEPS) {
-            add_group(sums, w, w - 16 * side + GROUP_STEPS * CPU_STEP, at,
-                      &t->next, M, R);
+            add_group(sums, w, w - 16 * side + GROUP_STEPS * CPU_STEP,
+                      (const void *)at, at + head, &t->next, M, R, kind);
             w += CPU_GROUP_BYTES;
             at += group;
         }
@@ -372,8 +263,8 @@ static inline const char *inputs_of(const struct task *t, struct block b)
 /* The offset of a step in a panel. */
 static inline int64_t step_at(int64_t step, enum kind kind)
 {
-    return kind == BYTES ? step / GROUP_STEPS * CPU_GROUP_BYTES
-                         : step * CPU_STEP;
+    return kind == FLOATS ? step * CPU_STEP
+                          : step / GROUP_STEPS * CPU_GROUP_BYTES;
 }
 
 /* The turn that begins with step `step`. What follows its steps in memory is
@@ -391,7 +282,7 @@ turn_of(const struct task *t, int64_t step, const enum kind kind)
         .step = step,
         .steps = steps,
         .next = {end, last ? end : end + bytes,
-                 gpt_ceil_div(kind == BYTES ? 9 : 8, 2 * blocks)}};
+                 gpt_ceil_div(kind == FLOATS ? 8 : 9, 2 * blocks)}};
 }
 
 #define TAKE_TURN(M)                                                          \
@@ -471,9 +362,11 @@ multiply_strip(const struct cpu_few_strip *s, const enum kind kind)
 ROAD(bf16, FLOATS, false);
 ROAD(rounded_bf16, FLOATS, true);
 ROAD(rounded_groups, BYTES, true);
+ROAD(groups, WIDE, false);
 
 const struct cpu_few OF_SET(cpu_few) = {
     .road = {[CPU_BF16] = &bf16,
+             [CPU_GROUPS] = &groups,
              [CPU_ROUNDED + CPU_BF16] = &rounded_bf16,
              [CPU_ROUNDED + CPU_BYTES] = &OF_SET(cpu_few_bytes),
              [CPU_ROUNDED + CPU_GROUPS] = &rounded_groups},

@@ -13,12 +13,12 @@
  *          off by up to 2^-27 or 2^-22 of their largest. Sums of products of
  *          bytes are exact, and rounded when they become floats.
  * By AVX2 and AVX-512 values of bf16 become floats in registers, which meet
- * inputs as they are.
+ * inputs as they are; by AVX2 bytes with a scale for 32, too.
  * Inputs that are rounded to the form of the weights (struct gpt_quant) are one
  * part: a number of bf16, which is a float where no instruction multiplies it,
  * or a byte. By AVX2 such a byte has 16 bits, since its instructions multiply
  * bytes with a sign only after these are widened; inputs as they are stay
- * floats beside bytes there (gemv.c).
+ * floats beside bytes with a scale a row there (gemv.c).
  * No row of inputs has a part in another one's sums, so that an element's bits
  * depend on its row of inputs and its row of weights alone.
  *
@@ -106,7 +106,9 @@ extern const struct cpu_few_road cpu_few_bytes_avx2, cpu_few_bytes_avx2vnni;
 /* The road of each form; NULL: see gemv.c. */
 struct cpu_few {
     const struct cpu_few_road *road[CPU_FORMS];
-    bool turned; /* bytes 0, 2, ... of panels have their upper bit turned */
+    /* for rounded inputs, bytes 0, 2, ... of panels have their upper bit
+     * turned */
+    bool turned;
 };
 
 extern const struct cpu_few cpu_few_amx, cpu_few_avx2, cpu_few_avx2vnni,
@@ -116,8 +118,10 @@ extern const struct cpu_few *cpu_few; /* or NULL: there is none */
 /* The bits by which byte `at` of a row differs in panels. */
 static inline char cpu_panel_turn(const struct gpt_quant *w, int64_t at)
 {
-    return (char)(cpu_few->turned && w->type == GPT_I8 && at % 2 == 0 ? -128
-                                                                      : 0);
+    const bool turned =
+        cpu_few->turned && w->round_inputs && w->type == GPT_I8;
+
+    return (char)(turned && at % 2 == 0 ? -128 : 0);
 }
 
 #endif

@@ -11,6 +11,9 @@
  * at a time, every STEP of k: many at once would take all the buffers that a
  * core has for lines on their way, and hold up what the tile itself reads. */
 enum { STEP = CPU_TILE_STEP };
+/* AVX2 has few sums for each step of k: a core that shares its units with
+ * another program is busy with the loop itself. */
+enum { UNROLLED = W == 8 ? STEP : 1 };
 
 struct lines {
     struct cpu_many_ahead *ahead;
@@ -32,6 +35,22 @@ static inline __attribute__((always_inline)) void ask(struct lines *l)
     }
 }
 
+/* Adds the products of one step over k. */
+static inline __attribute__((always_inline)) void
+add_step(const float *a, int64_t a_row, const float *b, const int64_t *row,
+         vf acc[MR][NV], const int M)
+{
+    const vf b0 = load(b), b1 = load(b + W);
+
+#pragma GCC unroll 16
+    for (int i = 0; i < M; i++) {
+        const vf ai = all(a[row ? row[i] : i * a_row]);
+
+        acc[i][0] += ai * b0;
+        acc[i][1] += ai * b1;
+    }
+}
+
 /* Computes the sums of M rows of a tile. Row i of a begins at a + i * a_row, or
  * for a tile with fewer rows, at a + row[i]. The loops over rows unroll. */
 static inline __attribute__((always_inline)) void
@@ -43,22 +62,18 @@ sum_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col,
      * for which the registers suffice (tile.h). */
     const float *a = t->a, *b = t->b;
     struct lines lines = {t->ahead, t->c, t->ldc, t->m};
+    int64_t l = 0;
 
-    for (int64_t l = 0; l < t->k;) {
-        const int64_t end = t->k - l < STEP ? t->k : l + STEP;
-
+    for (; l + STEP <= t->k; l += STEP, a += STEP * a_col, b += STEP * NR) {
         ask(&lines);
-        for (; l < end; l++, a += a_col, b += NR) {
-            vf b0 = load(b), b1 = load(b + W);
-#pragma GCC unroll 16
-            for (int i = 0; i < M; i++) {
-                vf ai = all(a[row ? row[i] : i * a_row]);
-
-                acc[i][0] += ai * b0;
-                acc[i][1] += ai * b1;
-            }
-        }
+#pragma GCC unroll UNROLLED
+        for (int i = 0; i < STEP; i++)
+            add_step(a + i * a_col, a_row, b + i * NR, row, acc, M);
     }
+    if (l < t->k)
+        ask(&lines);
+    for (; l < t->k; l++, a += a_col, b += NR)
+        add_step(a, a_row, b, row, acc, M);
 }
 
 /* Writes M rows of c, all columns. */
