@@ -45,6 +45,22 @@ cp out want
 expect 0 'and of the native one' gpt-generate --load two --prompt 'the' \
     --greedy --tokens 8 -q
 check 'is the same' cmp out want
+# queries, keys and values of Phi 2, as older files have them, and newer ones
+expect 0 'three tensors' gpt-reshape verify "$golden/gguf/apart.gguf" \
+    "$golden/gguf/together.gguf"
+# layers with a window, by keys
+expect 0 'a window of all layers' into "$golden/gguf/window.gguf" window --to hf
+check 'is that of Phi-3' grep -q '"sliding_window":.*5' window/config.json
+expect 3 'and not written' into window window.gguf
+err_has 'window_size'
+expect 0 'a list of layers' into "$golden/gguf/layers.gguf" layers --to hf
+check 'with their base' sh -c 'tr -d " \t\n" <layers/config.json |
+    grep -q "\"sliding_attention\":{[^}]*\"rope_theta\":100[,.}]"'
+check 'of which the second has none' sh -c 'tr -d " \t\n" <layers/config.json |
+    grep -q "sliding_attention\",\"full_attention\",\"sliding_attention"'
+perl -0777 -pe 's/(window_pattern.{4}.{4})\x03/$1\x02/s' \
+    "$golden/gguf/layers.gguf" >short.gguf
+expect 3 'a list that is too short' gpt-reshape inspect short.gguf
 # matrices of few bits, each of another type
 few=$golden/gguf/few.gguf
 expect 0 'inspect types of few bits' gpt-reshape inspect "$few"

@@ -61,6 +61,12 @@ expect 0 'the directory of weights' \
     into "$golden/accelerate/checkpoint-3/pytorch_model_fsdp_0" weights
 expect 0 'is the whole' into "$golden/accelerate/checkpoint-3" both
 check 'with the state beside it' gpt-reshape verify weights both
+cp -r "$golden/accelerate" older
+mv older/checkpoint-3/pytorch_model_fsdp_0 older/checkpoint-3/pytorch_model_0
+expect 0 'the name that older versions have for it' into older/checkpoint-3 old
+check 'with the state beside it, too' gpt-reshape verify old both
+expect 0 'inspect of that' gpt-reshape inspect older/checkpoint-3
+out_has 'pytorch_model_0/__0_0.distcp'
 expect 0 'a plan' into "$golden/titan/step-3" x --dry-run
 expect 0 'inspect' gpt-reshape inspect "$golden/titan/step-3"
 out_has 'titan/step-3: torch.distributed.checkpoint'

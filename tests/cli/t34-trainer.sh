@@ -71,6 +71,7 @@ for names in names gathered; do
     copied numbers
     rm changed/optimizer.pt
     cp "$golden/numbers/$names"/* changed
+    [ ! -f changed/pytorch_model_fsdp.bin ] || rm changed/model.safetensors
     same "names in place of numbers, $names" changed 3
 done
 changed "$(two_groups 0,1,3,5,7,9,10,11,14,15 2,4,6,8,12,13)"

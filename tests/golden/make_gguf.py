@@ -4,7 +4,10 @@ that gguf-py writes: packed.gguf (Q8_0) and plain.gguf, the numbers that gguf-py
 unpacks from it, as F32. Their vocabulary is of bytes. few.gguf is another one,
 without a vocabulary, whose matrices have a type of few bits each; few.sha256 is
 the digest of the numbers that gguf-py unpacks, as F32, in the order of the
-file.
+file. together.gguf and apart.gguf are one model of phi2's architecture, as its
+older and its newer files have queries, keys and values; window.gguf and
+layers.gguf say which layers have a window, as llama.cpp's converter says it of
+Phi-3 and of OLMo 3.
 
     tests/golden/make_gguf.py
 
@@ -119,6 +122,80 @@ def write_few(rng):
         f.write(digest.hexdigest() + "\n")
 
 
+def plain_file(name, arch, keys, shapes, seed=3):
+    """The numbers of a tensor depend on its name alone."""
+    w = gguf.GGUFWriter(os.path.join(OUT, name), arch)
+    w.add_context_length(64)
+    w.add_embedding_length(8)
+    w.add_feed_forward_length(16)
+    w.add_head_count(2)
+    w.add_head_count_kv(2)
+    keys(w)
+    for key, shape in shapes.items():
+        parts = [key.replace("qkv", p) for p in "qkv"] if "qkv" in key else [
+            key]
+        rows = shape[0] // len(parts)
+        w.add_tensor(key, np.concatenate([
+            np.random.default_rng([seed, *p.encode()]).normal(
+                0, 0.1, (rows, *shape[1:])).astype(np.float32)
+            for p in parts]))
+    end(w)
+
+
+def write_apart():
+    def keys(w):
+        w.add_block_count(1)
+        w.add_layer_norm_eps(1e-5)
+        w.add_rope_dimension_count(2)
+
+    shapes = {"token_embd.weight": (8, 8)}
+    for norm in "blk.0.attn_norm", "output_norm":
+        shapes.update({norm + ".weight": (8,), norm + ".bias": (8,)})
+    for name, rows, columns in (("blk.0.attn_output", 8, 8), ("output", 8, 8),
+                                ("blk.0.ffn_up", 16, 8),
+                                ("blk.0.ffn_down", 8, 16)):
+        shapes.update({name + ".weight": (rows, columns),
+                       name + ".bias": (rows,)})
+    for name, parts, rows in ("together", ("qkv",), 24), ("apart", "qkv", 8):
+        held = dict(shapes)
+        for part in parts:
+            held.update({f"blk.0.attn_{part}.weight": (rows, 8),
+                         f"blk.0.attn_{part}.bias": (rows,)})
+        plain_file(name + ".gguf", "phi2", keys, held)
+
+
+def write_windows():
+    def phi3(w):
+        w.add_block_count(1)
+        w.add_layer_norm_rms_eps(1e-5)
+        w.add_rope_dimension_count(4)
+        w.add_sliding_window(5)
+
+    def olmo2(w):
+        w.add_block_count(3)
+        w.add_layer_norm_rms_eps(1e-5)
+        w.add_rope_freq_base(1000.0)
+        w.add_sliding_window(5)
+        w.add_array("olmo2.attention.sliding_window_pattern",
+                    [True, False, True])
+        w.add_float32("olmo2.rope.freq_base_swa", 100.0)
+
+    shapes = {"token_embd.weight": (8, 8), "output_norm.weight": (8,),
+              "output.weight": (8, 8)}
+    plain_file("window.gguf", "phi3", phi3, {
+        **shapes, "blk.0.attn_norm.weight": (8,), "blk.0.ffn_norm.weight": (8,),
+        "blk.0.attn_qkv.weight": (24, 8), "blk.0.attn_output.weight": (8, 8),
+        "blk.0.ffn_up.weight": (32, 8), "blk.0.ffn_down.weight": (8, 16)})
+    for i in range(3):
+        shapes.update({f"blk.{i}.{name}.weight": shape for name, shape in (
+            ("attn_q", (8, 8)), ("attn_k", (8, 8)), ("attn_v", (8, 8)),
+            ("attn_output", (8, 8)), ("attn_q_norm", (8,)),
+            ("attn_k_norm", (8,)), ("post_attention_norm", (8,)),
+            ("post_ffw_norm", (8,)), ("ffn_gate", (16, 8)),
+            ("ffn_up", (16, 8)), ("ffn_down", (8, 16)))})
+    plain_file("layers.gguf", "olmo2", olmo2, shapes)
+
+
 def main():
     rng = np.random.default_rng(7)
     packed, plain = {}, {}
@@ -134,6 +211,8 @@ def main():
     write("packed.gguf", packed)
     write("plain.gguf", plain)
     write_few(rng)
+    write_apart()
+    write_windows()
 
 
 main()

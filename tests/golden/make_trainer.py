@@ -9,7 +9,8 @@ numbers/               one group, whose first moments are the weights, so that
                        one that is taken for another is found out; a stream of
                        pickles, which has no checksums
 numbers/names/         the same state of an optimizer that was given names, and
-                       gathered/, of one whose keys are names, as FSDP has it
+                       gathered/, of one whose keys are names, as FSDP has it,
+                       with the weights as accelerate then has them
 
 Both runs train for three steps, save, and train for twenty more; losses.txt has
 the losses of all.
@@ -107,6 +108,8 @@ def names(directory, model, optimizer):
              "eps": 1e-8, "weight_decay": 0.01}
     torch.save({"state": state, "param_groups": [group]},
                directory + "/gathered/optimizer.bin")
+    torch.save(model.state_dict(),
+               directory + "/gathered/pytorch_model_fsdp.bin")
 
 
 if __name__ == "__main__":

@@ -140,6 +140,7 @@ def old_files(work):
         tensors[f"h.{i}.attn.bias"] = torch.ones(1, 1, 4, 4,
                                                  dtype=torch.bool)
         tensors[f"h.{i}.attn.masked_bias"] = torch.tensor(-1e4)
+        tensors[f"h.{i}.attn.causal_mask"] = torch.ones(1, 1, 4, 4)
     save_file(tensors, os.path.join(d, "model.safetensors"))
     config = json.load(open(os.path.join(src, "config.json")))
     json.dump(config, open(os.path.join(d, "config.json"), "w"))

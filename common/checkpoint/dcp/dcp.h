@@ -14,6 +14,7 @@
 #define GPT_DCP_COMMON "common.pt"
 /* Directories of accelerate's, for the first model and the first optimizer. */
 #define GPT_DCP_FSDP_MODEL "pytorch_model_fsdp_0"
+#define GPT_DCP_FSDP_OLD_MODEL "pytorch_model_0" /* up to version 0.21 */
 #define GPT_DCP_FSDP_OPTIMIZER "optimizer_0"
 
 enum { GPT_DCP_FILES = 65536 };

@@ -50,7 +50,7 @@ static bool recognise_dcp(const char *path)
 static bool explain_dcp(const char *dir, struct gpt_err *err)
 {
     if (recognise_dcp(dir) || (!gpt_path_holds(dir, GPT_DCP_METADATA) &&
-                               !gpt_path_holds(dir, GPT_DCP_FSDP_MODEL)))
+                               !gpt_dcp_fsdp_model(dir)))
         return false;
     gpt_hint(err, "it is of torch.distributed.checkpoint: copy %s of the "
                   "model, which transformers' save_pretrained() writes, into "
@@ -285,12 +285,11 @@ static int make_state(struct gpt_source *s, struct gpt_err *err)
 static const char *name_file(struct gpt_source *s, int part, const char *name)
 {
     const struct dcp_source *d = s->data;
+    const char *model = gpt_dcp_fsdp_model(d->files.run_dir);
 
-    return d->files.state_dir[0]
+    return model && d->files.state_dir[0]
                ? gpt_arena_printf(&s->arena, "%s/%s",
-                                  part ? GPT_DCP_FSDP_OPTIMIZER
-                                       : GPT_DCP_FSDP_MODEL,
-                                  name)
+                                  part ? GPT_DCP_FSDP_OPTIMIZER : model, name)
                : name;
 }
 

@@ -48,21 +48,34 @@ static bool find_config(struct gpt_dcp_model *m)
     return false;
 }
 
+const char *gpt_dcp_fsdp_model(const char *dir)
+{
+    static const char *const names[] = {GPT_DCP_FSDP_MODEL,
+                                        GPT_DCP_FSDP_OLD_MODEL};
+
+    for (size_t i = 0; i < GPT_COUNT(names); i++)
+        if (gpt_path_holds(dir, names[i]))
+            return names[i];
+    return NULL;
+}
+
 bool gpt_dcp_model_find(struct gpt_dcp_model *m, const char *path)
 {
+    const char *model = gpt_dcp_fsdp_model(path);
+
     /* the path of the weights alone means the optimizer beside them, too */
     m->state_dir[0] = '\0';
     snprintf(m->run_dir, sizeof(m->run_dir), "%s", path);
     if (holds_dcp(path)) {
         char up[GPT_PATH_BYTES];
 
-        if (gpt_path_holds(path, "../" GPT_DCP_FSDP_MODEL) &&
-            gpt_path_join(up, sizeof(up), path, "..", NULL) == GPT_OK)
+        if (gpt_path_join(up, sizeof(up), path, "..", NULL) == GPT_OK &&
+            gpt_dcp_fsdp_model(up))
             memcpy(m->run_dir, up, sizeof(up));
         snprintf(m->dir, sizeof(m->dir), "%s", path);
         (void)(find_dir(m->state_dir, path, "../" GPT_DCP_FSDP_OPTIMIZER) ||
                (m->state_dir[0] = '\0'));
-    } else if (find_dir(m->dir, path, GPT_DCP_FSDP_MODEL)) {
+    } else if (model && find_dir(m->dir, path, model)) {
         (void)(find_dir(m->state_dir, path, GPT_DCP_FSDP_OPTIMIZER) ||
                (m->state_dir[0] = '\0'));
     } else {

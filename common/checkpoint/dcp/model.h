@@ -35,8 +35,11 @@ struct gpt_dcp_model {
     struct gpt_arena arena;
 };
 
+/* The directory of weights that accelerate has put into `dir`, or NULL. */
+const char *gpt_dcp_fsdp_model(const char *dir);
+
 /* Finds a checkpoint with a config.json at `path`: the directory of .metadata,
- * or one that has pytorch_model_fsdp_0/, as accelerate writes it; config.json
+ * or one that has such a directory of accelerate's; config.json
  * is there or up to two directories above .metadata. False when there is none,
  * or when it is Megatron-LM's. Of *m only paths are filled. */
 bool gpt_dcp_model_find(struct gpt_dcp_model *m, const char *path);

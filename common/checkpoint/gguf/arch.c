@@ -116,7 +116,7 @@ const struct gpt_gguf_arch gpt_gguf_archs[] = {
     {.name = "qwen3", .family = "qwen3", .base = {LLAMA_BASE, .qk_norm = true},
      TABLE(halves)},
     {.name = "phi3", .family = "phi3", .base = {LLAMA_BASE}, TABLE(phi3),
-     .needs_head = true, .has_lists = true},
+     .needs_head = true, .has_lists = true, .says_window = true},
     {.name = "starcoder2", .family = "starcoder2", .fills_width = true,
      .base = {.position_embedding = GPT_POSITION_ROPE,
               .activation = GPT_GELU},
@@ -259,6 +259,15 @@ const struct gpt_hf_rule *gpt_gguf_next_rule(const struct gpt_gguf_arch *arch,
             return rule;
     }
     return NULL;
+}
+
+/* Phi 2's were in one tensor in its first files. */
+void gpt_gguf_take_apart(struct gpt_gguf_arch *arch)
+{
+    if (arch->rules != fused)
+        return;
+    arch->rules = halves;
+    arch->n_rules = GPT_COUNT(halves);
 }
 
 /* ---- keys ---- */

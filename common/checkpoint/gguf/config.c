@@ -30,6 +30,7 @@ static const char *const noted[] = {
     "rope.dimension_count", "rope.scaling.type", "use_parallel_residual",
     GPT_GGUF_WINDOW, "vocab_size", "rope.scaling.finetuned",
     GPT_GGUF_ALIBI, "tensor_data_layout", "rope.scaling.yarn_log_multiplier",
+    GPT_GGUF_PATTERN, GPT_GGUF_LOCAL_BASE,
 };
 
 double gpt_gguf_shortest(double v)

@@ -66,6 +66,8 @@ struct gpt_gguf_arch {
      * this base. */
     int64_t window_every;
     bool must_window; /* the key has to be there */
+    bool says_window; /* a key says that all layers have one, which llama.cpp
+                       * passes over: it is read, and never written */
     bool unturned_full;
     double local_base; /* of layers with a window, without a scaling; 0: the
                         * same as of others, with it */
@@ -95,6 +97,10 @@ const struct gpt_hf_rule *gpt_gguf_next_rule(const struct gpt_gguf_arch *arch,
                                              const struct gpt_config *c,
                                              const struct gpt_param *p,
                                              size_t *at);
+
+/* Makes of an architecture, whose files have queries, keys and values in one
+ * tensor, what it is in files that have them apart. */
+void gpt_gguf_take_apart(struct gpt_gguf_arch *arch);
 
 /* Floats that are stored with 1 added, where the architecture does so with the
  * parameter; else NULL. */

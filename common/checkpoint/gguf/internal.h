@@ -22,6 +22,10 @@ double gpt_gguf_shortest(double v);
  * smallest slope. */
 #define GPT_GGUF_WINDOW "attention.sliding_window"
 #define GPT_GGUF_ALIBI "attention.max_alibi_bias"
+/* Which layers have the window, and the base of their rotary positions: newer
+ * files have these where older ones leave them to the architecture. */
+#define GPT_GGUF_PATTERN "attention.sliding_window_pattern"
+#define GPT_GGUF_LOCAL_BASE "rope.freq_base_swa"
 
 /* What follows of a window in such an architecture. */
 void gpt_gguf_settle_window(struct gpt_config *c,

@@ -28,6 +28,7 @@ struct entry {
 struct gguf {
     struct gpt_gguf file;
     const struct gpt_gguf_arch *arch;
+    struct gpt_gguf_arch here; /* that one, as this file has its tensors */
     struct entry *entries; /* sorted by name */
     struct gpt_param_table table;
     struct gpt_tensor *tensors; /* one a parameter */
@@ -365,7 +366,12 @@ static int read_config(struct gpt_source *s, struct gguf *g,
     GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_LONG, &lists->many, err), out);
     GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_SHORT, &lists->few, err), out);
     seen.words = words->t->shape[0];
-    status = gpt_gguf_read_config(&s->config, &g->arch, &g->file, &seen, err);
+    GPT_TRY_GOTO(status, gpt_gguf_read_config(&s->config, &g->arch, &g->file,
+                                              &seen, err), out);
+    g->here = *g->arch;
+    if (find_entry(g, "blk.0.attn_q.weight"))
+        gpt_gguf_take_apart(&g->here);
+    g->arch = &g->here;
 out:
     gpt_free(lists->freqs.x);
     gpt_free(lists->many.x);

@@ -2,6 +2,8 @@
  * and ALiBi. Start at gpt_gguf_read_window(). */
 #include "checkpoint/gguf/internal.h"
 
+#include "model/layer_list.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -43,6 +45,101 @@ int gpt_gguf_check_alibi(const struct gpt_gguf_arch *arch,
                           ALIBI_BIAS);
 }
 
+/* The list of a file, a byte a layer, or the number that it repeats after. */
+static int read_slides(const struct gpt_gguf *g, const struct gpt_gguf_key *key,
+                       bool *slides, int64_t n, struct gpt_err *err)
+{
+    const bool list = key->type == GPT_GGUF_ARRAY;
+
+    if (list ? key->element != GPT_GGUF_BOOL || key->n != n
+             : key->type == GPT_GGUF_STRING || key->whole < 0)
+        return gpt_fail(err, GPT_EDATA, "%s: '%s' is no list of %lld layers",
+                        gpt_in_path(g->in), key->name.data, (long long)n);
+    for (int64_t l = 0; l < n; l++) {
+        uint8_t byte = 0;
+
+        if (list)
+            GPT_TRY(gpt_in_read(g->in, &byte, key->offset + l, 1, err));
+        slides[l] = list ? byte != 0
+                         : key->whole == 0 || (l + 1) % key->whole != 0;
+    }
+    return GPT_OK;
+}
+
+/* Layers as numbers (model/layer_list.h), or GPT_EDATA. */
+static int pack_layers(int64_t *layers, const bool *entry, int64_t n, bool odd,
+                       const struct gpt_gguf *g, const char *name,
+                       struct gpt_err *err)
+{
+    *layers = gpt_layers_pack(entry, n, odd);
+    return *layers >= 0
+               ? GPT_OK
+               : gpt_fail(err, GPT_EDATA, "%s: '%s' does not repeat within %d "
+                          "layers, as it must here", gpt_in_path(g->in), name,
+                          GPT_LAYERS_PERIOD);
+}
+
+/* Layers with the window where a key lists them, whatever the architecture has
+ * otherwise. */
+static int read_pattern(struct gpt_config *c, const struct gpt_gguf_arch *arch,
+                        const struct gpt_gguf *g, struct gpt_err *err)
+{
+    const struct gpt_gguf_key *key;
+    const int64_t n = c->num_layers;
+    int64_t windows = 0;
+    bool *slides;
+    char name[96];
+    int status;
+
+    snprintf(name, sizeof(name), "%s.%s", arch->name, GPT_GGUF_PATTERN);
+    key = gpt_gguf_find(g, name);
+    if (!key || n < 1 || n > g->n_tensors)
+        return GPT_OK;
+    GPT_TRY(gpt_new(&slides, (size_t)n, sizeof(*slides), "layers", err));
+    GPT_TRY_GOTO(status, read_slides(g, key, slides, n, err), out);
+    for (int64_t l = 0; l < n; l++)
+        windows += slides[l];
+    GPT_TRY_GOTO(status, pack_layers(&c->window_attn_skip_freq, slides, n,
+                                     false, g, name, err), out);
+    if (windows == 0 || windows == n)
+        c->window_attn_skip_freq = 0;
+    if (windows == 0)
+        c->window_size = 0;
+    if (arch->unturned_full) {
+        for (int64_t l = 0; l < n; l++)
+            slides[l] = !slides[l];
+        status = pack_layers(&c->no_rope_freq, slides, n, true, g, name, err);
+    }
+out:
+    gpt_free(slides);
+    return status;
+}
+
+/* The base of layers with a window, where a key says it. */
+static int read_local_base(struct gpt_config *c,
+                           const struct gpt_gguf_arch *arch,
+                           const struct gpt_gguf *g, struct gpt_err *err)
+{
+    double base = 0;
+    char name[96];
+
+    snprintf(name, sizeof(name), "%s.%s", arch->name, GPT_GGUF_LOCAL_BASE);
+    GPT_TRY(gpt_gguf_real(g, name, &base, err));
+    base = gpt_gguf_shortest(base);
+    if (!(base > 0) || c->window_size == 0)
+        return GPT_OK;
+    const bool same = base == c->rotary_base;
+    if (arch->local_base > 0 || arch->plain_local)
+        c->rotary_local_base =
+            same && c->rotary_scaling == GPT_SCALING_NONE ? 0 : base;
+    else if (!same)
+        return gpt_fail(err, GPT_EDATA, "%s: '%s' is %g, and %g elsewhere: "
+                        "bases that differ are not supported of architecture "
+                        "%s", gpt_in_path(g->in), name, base, c->rotary_base,
+                        arch->name);
+    return GPT_OK;
+}
+
 /* A window that no text of the model leaves is none, unless layers without one
  * do not turn, or have other angles. It counts the token itself. */
 int gpt_gguf_read_window(struct gpt_config *c,
@@ -57,14 +154,20 @@ int gpt_gguf_read_window(struct gpt_config *c,
     if (arch->must_window && window == 0)
         return gpt_fail(err, GPT_EDATA, "%s: no key '%s'", gpt_in_path(g->in),
                         name);
-    if (arch->window_every > 0 && window > 1)
+    if ((arch->window_every > 0 || arch->says_window) && window > 1)
         c->window_size = window - 1;
-    if (c->window_size > 0)
+    if (c->window_size > 0) {
         gpt_gguf_settle_window(c, arch);
+        GPT_TRY(read_pattern(c, arch, g, err));
+        GPT_TRY(read_local_base(c, arch, g, err));
+        if (c->window_size == 0)
+            c->rotary_local_base = 0;
+    }
     if (c->window_size > 0 && window >= c->max_positions &&
         !arch->unturned_full && !(c->rotary_local_base > 0))
         c->window_size = c->window_attn_skip_freq = 0;
-    if (arch->window_every > 0 || window == 0 || window >= c->max_positions)
+    if (arch->window_every > 0 || arch->says_window || window == 0 ||
+        window >= c->max_positions)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
                     "%s: '%s' is %lld and the model has %lld positions: "

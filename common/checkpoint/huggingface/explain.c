@@ -12,7 +12,8 @@
 bool gpt_hf_has_weights(const char *dir)
 {
     static const char *const names[] = {
-        GPT_HF_WEIGHTS, GPT_HF_INDEX, GPT_HF_OLD_WEIGHTS, GPT_HF_OLD_INDEX};
+        GPT_HF_WEIGHTS, GPT_HF_INDEX, GPT_HF_OLD_WEIGHTS, GPT_HF_OLD_INDEX,
+        GPT_HF_FSDP_WEIGHTS};
 
     for (size_t i = 0; i < GPT_COUNT(names); i++)
         if (gpt_path_holds(dir, names[i]))

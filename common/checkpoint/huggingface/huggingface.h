@@ -20,6 +20,8 @@
 #define GPT_HF_INDEX "model.safetensors.index.json"
 #define GPT_HF_OLD_WEIGHTS "pytorch_model.bin"
 #define GPT_HF_OLD_INDEX "pytorch_model.bin.index.json"
+/* What accelerate's save_state() gathers under FSDP. */
+#define GPT_HF_FSDP_WEIGHTS "pytorch_model_fsdp.bin"
 #define GPT_HF_ADAPTER "adapter_config.json"
 /* What newer classes call their output layer in memory, whatever files that
  * transformers saves call it: states of a run have this name. */

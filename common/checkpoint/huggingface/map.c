@@ -125,9 +125,9 @@ bool gpt_hf_ignores(const struct gpt_hf_family *family,
                     const struct gpt_config *c, const char *name)
 {
     static const char *const constants[] = {
-        ".attn.bias", ".attn.masked_bias", ".attention.bias",
-        ".attention.masked_bias", ".rotary_emb.inv_freq", ".act_fn.beta",
-        ".act_fn.eps",
+        ".attn.bias", ".attn.masked_bias", ".attn.causal_mask",
+        ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq",
+        ".act_fn.beta", ".act_fn.eps",
     };
     const char *output = gpt_hf_output_name(family);
 

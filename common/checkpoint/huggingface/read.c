@@ -138,7 +138,7 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
 }
 
 /* What transformers looks for, in its order: a single file before an index, and
- * safetensors before files of torch.save(). */
+ * safetensors before files of torch.save(); then what only accelerate reads. */
 static int open_files(struct gpt_hf *hf, struct gpt_err *err)
 {
     static const struct {
@@ -146,6 +146,7 @@ static int open_files(struct gpt_hf *hf, struct gpt_err *err)
     } layouts[] = {
         {GPT_HF_WEIGHTS, GPT_HF_INDEX},
         {GPT_HF_OLD_WEIGHTS, GPT_HF_OLD_INDEX},
+        {GPT_HF_FSDP_WEIGHTS, NULL},
     };
     char path[GPT_PATH_BYTES];
     cJSON *index;
@@ -156,6 +157,8 @@ static int open_files(struct gpt_hf *hf, struct gpt_err *err)
                               err));
         if (gpt_path_exists(path))
             return open_shard(hf, layouts[i].weights, err);
+        if (!hf->index)
+            break;
         GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, hf->index, err));
         if (!gpt_path_exists(path))
             continue;
