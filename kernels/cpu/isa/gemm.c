@@ -13,7 +13,7 @@
 enum { STEP = CPU_TILE_STEP };
 /* AVX2 has few sums for each step of k: a core that shares its units with
  * another program is busy with the loop itself. */
-enum { UNROLLED = W == 8 ? STEP : 1 };
+enum { UNROLLED = W == 8 };
 
 struct lines {
     struct cpu_many_ahead *ahead;
@@ -64,16 +64,21 @@ sum_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col,
     struct lines lines = {t->ahead, t->c, t->ldc, t->m};
     int64_t l = 0;
 
-    for (; l + STEP <= t->k; l += STEP, a += STEP * a_col, b += STEP * NR) {
+    for (; UNROLLED && l + STEP <= t->k; l += STEP) {
         ask(&lines);
-#pragma GCC unroll UNROLLED
+#pragma GCC unroll 8
         for (int i = 0; i < STEP; i++)
             add_step(a + i * a_col, a_row, b + i * NR, row, acc, M);
+        a += STEP * a_col;
+        b += STEP * NR;
     }
-    if (l < t->k)
+    while (l < t->k) {
+        const int64_t end = t->k - l < STEP ? t->k : l + STEP;
+
         ask(&lines);
-    for (; l < t->k; l++, a += a_col, b += NR)
-        add_step(a, a_row, b, row, acc, M);
+        for (; l < end; l++, a += a_col, b += NR)
+            add_step(a, a_row, b, row, acc, M);
+    }
 }
 
 /* Writes M rows of c, all columns. */
