@@ -195,6 +195,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ONLY("moe-router-load-balancing-type", MEGATRON, "aux_loss",
          "--moe-aux-loss-coeff 0 is none; the loss is of a micro batch"),
     MEANS("moe-loss-coeff", DEEPSPEED, "--moe-aux-loss-coeff=%"),
+    MEANS("topk", DEEPSPEED, "--moe-router-topk=%"),
     ANSWER("moe-expert-capacity-factor", MEGATRON, NO_CAPACITY),
     ANSWER("moe-train-capacity-factor", DEEPSPEED, NO_CAPACITY),
     ANSWER("moe-eval-capacity-factor", DEEPSPEED, NO_CAPACITY),

@@ -65,12 +65,19 @@
 #define PADDING "--pad-token-id says which token is padding"
 #define SKIPPED "--max-nan-iterations skips steps that are not finite"
 #define PREPARES "gpt-preprocess makes data sets of text, before the training"
+#define NO_GROUPS "a token's experts are chosen among all, not among groups"
 #define ONE_STREAM "a layer adds to one stream of activations"
 #define WITH_STEP "--save-interval N saves weights and the optimizer's state"
 
 const struct gpt_foreign_option gpt_train_hints[] = {
     /* what is in Megatron-LM and not here; its names without effect, and those
      * that one sentence of foreign.c answers, are there */
+    HINT("moe-router-bias-update-rate", MEGATRON,
+         "--moe-router-expert-bias: training leaves the numbers as they are"),
+    HINT("moe-router-num-groups", MEGATRON, NO_GROUPS),
+    HINT("moe-router-group-topk", MEGATRON, NO_GROUPS),
+    HINT("moe-pad-expert-input-to-capacity", MEGATRON,
+         "no token is dropped, whatever its expert has to do"),
     HINT("moe-*", MEGATRON,
          "--num-experts, --moe-router-topk and what stands beside them"),
     HINT("overlap-moe-expert-parallel-comm", MEGATRON, EXPERT_RANKS),

@@ -299,7 +299,8 @@ static int plan_experts(struct gpt_config *c, const struct gpt_train_options *o,
                                                     o->moe_score);
     if (c->num_experts > 0 && c->moe_router_topk == 0)
         c->moe_router_topk = gpt_min_i64(2, c->num_experts);
-    if (!o->moe_layers)
+    /* 1 is Megatron-LM's default, which dense models have, too */
+    if (!o->moe_layers || strcmp(o->moe_layers, "1") == 0)
         return GPT_OK;
     if (!gpt_parse_int(o->moe_layers, &every) || every < 2) {
         GPT_TRY(plan_layers(&c->moe_layer_freq, o->moe_layers, c, true,
@@ -317,8 +318,9 @@ static int plan_experts(struct gpt_config *c, const struct gpt_train_options *o,
     gpt_free(entry);
     if (c->moe_layer_freq < 0)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--moe-layer-freq %s: at most %d", o->moe_layers,
-                        GPT_LAYERS_PERIOD);
+                        "--moe-layer-freq %s is above %d, the most layers "
+                        "after which experts may repeat",
+                        o->moe_layers, GPT_LAYERS_PERIOD);
     return GPT_OK;
 }
 

@@ -84,7 +84,6 @@ int gpt_hf_ndim(const struct gpt_hf_rule *rule, const struct gpt_param *p)
     }
 }
 
-
 /* Puts the numbers of layer and part in the places of '%'. A rule's name is
  * trusted: it is a constant of family.c. */
 void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
