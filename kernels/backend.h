@@ -450,7 +450,7 @@ struct gpt_router_grad {
 struct gpt_expert_rows {
     int64_t n, k, first, count;
     enum gpt_dtype act;
-    const int32_t *expert, *begin, *source, *place;
+    const int32_t *begin, *source, *place;
     const float *weight;
 };
 

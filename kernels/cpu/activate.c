@@ -97,7 +97,7 @@ void cpu_activate(struct gpt_queue *q, const struct gpt_activate *op)
     const bool narrow = op->act == GPT_BF16;
     float alpha[2];
 
-    if (!cpu_ready(q, "activate", narrow ? GPT_F32 : op->act))
+    if (!cpu_ready_narrow(q, "activate", op->act))
         return;
     alphas_of(op, alpha);
 #pragma omp parallel for schedule(static) if (worth_threads(op))
@@ -164,7 +164,7 @@ void cpu_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op,
     const bool narrow = op->act == GPT_BF16;
     float alpha[2];
 
-    if (!cpu_ready(q, "activate_bwd", narrow ? GPT_F32 : op->act))
+    if (!cpu_ready_narrow(q, "activate_bwd", op->act))
         return;
     alphas_of(op, alpha);
 #pragma omp parallel for schedule(static) if (worth_threads(op))
@@ -204,11 +204,10 @@ static void sum_row(const struct gpt_activate *op, const void *dout, int64_t i,
 void cpu_xielu_grads(struct gpt_queue *q, const struct gpt_activate *op,
                      const void *dout, float *dalpha_p, float *dalpha_n)
 {
-    const bool narrow = op->act == GPT_BF16;
     const int64_t blocks = cpu_row_blocks(op->n);
     double total[2] = {0};
 
-    if (!cpu_ready(q, "xielu_grads", narrow ? GPT_F32 : op->act))
+    if (!cpu_ready_narrow(q, "xielu_grads", op->act))
         return;
     double *sums = (void *)cpu_work(q, 4 * (size_t)blocks);
     if (!sums)

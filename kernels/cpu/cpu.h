@@ -6,6 +6,8 @@
 #include "backend.h"
 #include "cpu/isa/isa.h"
 
+#include <math.h>
+
 /* An operation runs within its call, in the calling thread and its OpenMP team.
  * After the first failure, operations do nothing. */
 struct gpt_queue {
@@ -25,6 +27,13 @@ struct gpt_queue {
 /* True when operation `what` may run: the queue has no failure, and `act` is a
  * type that the CPU computes in. Another `act` is recorded as a failure. */
 bool cpu_ready(struct gpt_queue *q, const char *what, enum gpt_dtype act);
+
+/* The same for an operation that takes bf16 as it is, too. */
+static inline bool cpu_ready_narrow(struct gpt_queue *q, const char *what,
+                                    enum gpt_dtype act)
+{
+    return cpu_ready(q, what, act == GPT_BF16 ? GPT_F32 : act);
+}
 
 /* Records a failure of the queue, unless the queue already has one. */
 void cpu_fail(struct gpt_queue *q, const char *fmt, ...) GPT_PRINTF(2, 3);
@@ -84,6 +93,11 @@ static inline int64_t cpu_take(int64_t *next)
 #pragma omp atomic capture
     i = (*next)++;
     return i;
+}
+
+static inline float cpu_logistic(float x)
+{
+    return 1 / (1 + expf(-x));
 }
 
 /* Global number of row 0's sample. */

@@ -2,7 +2,7 @@
  * rows; router.c says where a token goes. What is summed is summed in float and
  * rounded once. Rows are independent of each other, so that no result depends
  * on the number of threads. Start at cpu_expert_pick(). */
-#include "cpu/experts.h"
+#include "cpu/cpu.h"
 
 #include "base/num.h"
 
@@ -11,6 +11,11 @@
 #include <string.h>
 
 /* ---- rows ---- */
+
+static size_t row_bytes(int64_t c, enum gpt_dtype act)
+{
+    return (size_t)c * gpt_dtype_bytes(act);
+}
 
 static int64_t first_pair(const struct gpt_expert_rows *rows)
 {
@@ -25,9 +30,9 @@ static int64_t end_pair(const struct gpt_expert_rows *rows)
 void cpu_expert_pick(struct gpt_queue *q, const struct gpt_expert_rows *rows,
                      const void *x, void *out, int64_t c)
 {
-    const size_t bytes = cpu_row_bytes(c, rows->act);
+    const size_t bytes = row_bytes(c, rows->act);
 
-    if (!cpu_rows_ready(q, "expert_pick", rows->act))
+    if (!cpu_ready_narrow(q, "expert_pick", rows->act))
         return;
     const int64_t first = first_pair(rows), end = end_pair(rows);
 #pragma omp parallel for schedule(static) \
@@ -42,7 +47,7 @@ void cpu_expert_pick(struct gpt_queue *q, const struct gpt_expert_rows *rows,
 static const float *floats_of(const void *x, int64_t row, int64_t c,
                               enum gpt_dtype act, float *room)
 {
-    if (!cpu_is_narrow(act))
+    if (act != GPT_BF16)
         return (const float *)x + row * c;
     cpu_isa->widen(room, (const uint16_t *)x + row * c, c);
     return room;
@@ -71,7 +76,7 @@ static void sum_token(const struct gpt_expert_rows *rows, const void *x,
 
         cpu_isa->combine(sum, &w, row, c, c, 1);
     }
-    cpu_convert((char *)y + (size_t)n * cpu_row_bytes(c, rows->act), rows->act,
+    cpu_convert((char *)y + (size_t)n * row_bytes(c, rows->act), rows->act,
                 sum, GPT_F32, c);
 }
 
@@ -80,7 +85,7 @@ void cpu_expert_sum(struct gpt_queue *q, const struct gpt_expert_rows *rows,
 {
     float *room;
 
-    if (!cpu_rows_ready(q, "expert_sum", rows->act) ||
+    if (!cpu_ready_narrow(q, "expert_sum", rows->act) ||
         !(room = cpu_work(q, (size_t)(2 * c * omp_get_max_threads()))))
         return;
 #pragma omp parallel for schedule(static) \
@@ -95,15 +100,15 @@ void cpu_expert_sum(struct gpt_queue *q, const struct gpt_expert_rows *rows,
 static float weigh_rows(void *h, void *dh, int64_t row, int64_t f, float w,
                         enum gpt_dtype act, float *room)
 {
-    float *x = cpu_is_narrow(act) ? room : (float *)h + row * f;
-    float *dx = cpu_is_narrow(act) ? room + f : (float *)dh + row * f;
+    float *x = act == GPT_BF16 ? room : (float *)h + row * f;
+    float *dx = act == GPT_BF16 ? room + f : (float *)dh + row * f;
 
     floats_of(h, row, f, act, x);
     floats_of(dh, row, f, act, dx);
     const float dot = cpu_isa->dot(x, dx, f);
     cpu_isa->scale(x, f, w);
     cpu_isa->scale(dx, f, w);
-    if (cpu_is_narrow(act)) {
+    if (act == GPT_BF16) {
         cpu_isa->narrow((uint16_t *)h + row * f, x, f);
         cpu_isa->narrow((uint16_t *)dh + row * f, dx, f);
     }
@@ -115,7 +120,7 @@ void cpu_expert_weigh(struct gpt_queue *q, const struct gpt_expert_rows *rows,
 {
     float *room;
 
-    if (!cpu_rows_ready(q, "expert_weigh", rows->act) ||
+    if (!cpu_ready_narrow(q, "expert_weigh", rows->act) ||
         !(room = cpu_work(q, (size_t)(2 * f * omp_get_max_threads()))))
         return;
     const int64_t first = first_pair(rows), end = end_pair(rows);
@@ -136,17 +141,17 @@ void cpu_gate_rows(struct gpt_queue *q, void *x, const float *gate, int64_t n,
 {
     float *room;
 
-    if (!cpu_rows_ready(q, "gate_rows", act) ||
+    if (!cpu_ready_narrow(q, "gate_rows", act) ||
         !(room = cpu_work(q, (size_t)(f * omp_get_max_threads()))))
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(n * f / 4))
     for (int64_t i = 0; i < n; i++) {
-        float *row = cpu_is_narrow(act) ? room + omp_get_thread_num() * f
+        float *row = act == GPT_BF16 ? room + omp_get_thread_num() * f
                                     : (float *)x + i * f;
 
         floats_of(x, i, f, act, row);
         cpu_isa->scale(row, f, cpu_logistic(gate[i]));
-        if (cpu_is_narrow(act))
+        if (act == GPT_BF16)
             cpu_isa->narrow((uint16_t *)x + i * f, row, f);
     }
 }
@@ -157,7 +162,7 @@ void cpu_gate_rows_bwd(struct gpt_queue *q, const void *x, void *dx,
 {
     float *room;
 
-    if (!cpu_rows_ready(q, "gate_rows_bwd", act) ||
+    if (!cpu_ready_narrow(q, "gate_rows_bwd", act) ||
         !(room = cpu_work(q, (size_t)(2 * f * omp_get_max_threads()))))
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(n * f / 2))
@@ -165,14 +170,14 @@ void cpu_gate_rows_bwd(struct gpt_queue *q, const void *x, void *dx,
         float *mine = room + omp_get_thread_num() * 2 * f;
         const float s = cpu_logistic(gate[i]);
         const float *row = floats_of(x, i, f, act, mine);
-        float *drow = cpu_is_narrow(act) ? mine + f : (float *)dx + i * f;
+        float *drow = act == GPT_BF16 ? mine + f : (float *)dx + i * f;
 
         floats_of(dx, i, f, act, drow);
         const float d = (1 - s) * cpu_isa->dot(row, drow, f);
         cpu_isa->scale(drow, f, s);
-        if (cpu_is_narrow(act))
+        if (act == GPT_BF16)
             cpu_isa->narrow((uint16_t *)dx + i * f, drow, f);
-        cpu_convert((char *)dgate + (size_t)i * cpu_row_bytes(1, act), act, &d,
+        cpu_convert((char *)dgate + (size_t)i * row_bytes(1, act), act, &d,
                     GPT_F32, 1);
     }
 }
@@ -208,10 +213,10 @@ static void multiply(struct gpt_queue *q, const struct gpt_expert_matmul *op,
         .n = op->n,
         .k = op->k,
         .tb = op->tb,
-        .a = (const char *)op->a + (size_t)begin * cpu_row_bytes(op->k, act),
+        .a = (const char *)op->a + (size_t)begin * row_bytes(op->k, act),
         .b = (const char *)op->b +
-             (size_t)e * cpu_row_bytes(op->n * op->k, act),
-        .c = (char *)op->c + (size_t)begin * cpu_row_bytes(op->n, act),
+             (size_t)e * row_bytes(op->n * op->k, act),
+        .c = (char *)op->c + (size_t)begin * row_bytes(op->n, act),
         .act = act,
         .c_type = act,
         .sums = op->sums,
@@ -238,8 +243,8 @@ static void multiply_back(struct gpt_queue *q,
         .n = op->n,
         .k = m,
         .ta = true,
-        .a = (const char *)op->a + (size_t)begin * cpu_row_bytes(op->m, act),
-        .b = (const char *)op->b + (size_t)begin * cpu_row_bytes(op->n, act),
+        .a = (const char *)op->a + (size_t)begin * row_bytes(op->m, act),
+        .b = (const char *)op->b + (size_t)begin * row_bytes(op->n, act),
         .c = (float *)op->c + e * op->m * op->n,
         .act = act,
         .c_type = GPT_F32,
@@ -257,7 +262,7 @@ void cpu_expert_matmul(struct gpt_queue *q, const struct gpt_expert_matmul *op)
 {
     const struct gpt_expert_rows *rows = op->rows;
 
-    if (!cpu_rows_ready(q, "expert_matmul", rows->act))
+    if (!cpu_ready_narrow(q, "expert_matmul", rows->act))
         return;
     for (int64_t e = 0; e < rows->count; e++) {
         const int32_t *begin = rows->begin + rows->first + e;

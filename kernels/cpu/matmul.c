@@ -290,7 +290,7 @@ void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
 {
     bool narrow = op->act == GPT_BF16, c_narrow = op->c_type == GPT_BF16;
 
-    if (!cpu_ready(q, "matmul", narrow ? GPT_F32 : op->act) ||
+    if (!cpu_ready_narrow(q, "matmul", op->act) ||
         !cpu_ready(q, "matmul", narrow && c_narrow ? GPT_F32 : op->c_type))
         return;
     struct cpu_product p = {

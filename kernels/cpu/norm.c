@@ -135,7 +135,7 @@ void cpu_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
     bool narrow = op->act == GPT_BF16;
     struct widened wide;
 
-    if (!cpu_ready(q, "norm_fwd", narrow ? GPT_F32 : op->act) ||
+    if (!cpu_ready_narrow(q, "norm_fwd", op->act) ||
         !widen_weights(q, op, op->y != NULL, 2, &wide))
         return;
     struct cpu_drop drop = drop_of(op);
@@ -213,7 +213,7 @@ void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
     bool narrow = op->act == GPT_BF16;
     struct widened wide;
 
-    if (!cpu_ready(q, "norm_bwd", narrow ? GPT_F32 : op->act) ||
+    if (!cpu_ready_narrow(q, "norm_bwd", op->act) ||
         !widen_weights(q, op, true, 4, &wide))
         return;
     /* Gradients of w and b are sums over all rows. Each of up to 64 blocks of

@@ -53,7 +53,7 @@ void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
 {
     bool narrow = act == GPT_BF16;
 
-    if (!cpu_ready(q, "bias_grad", narrow ? GPT_F32 : act))
+    if (!cpu_ready_narrow(q, "bias_grad", act))
         return;
     enum { COLUMNS = 256 };
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(m * n))

@@ -142,7 +142,7 @@ static const float *angle_table(struct gpt_queue *q, const struct rope *r)
 
 void cpu_rope(struct gpt_queue *q, const struct gpt_rope *op)
 {
-    if (!cpu_ready(q, "rope", op->act == GPT_BF16 ? GPT_F32 : op->act))
+    if (!cpu_ready_narrow(q, "rope", op->act))
         return;
     int64_t half = op->rotary / 2;
     struct rope r = {

@@ -2,7 +2,7 @@
  * experts.c for what is done with the tokens. Start at cpu_route(). Tokens are
  * independent of each other, and their pairs are sorted by one thread, so that
  * no result depends on the number of threads. */
-#include "cpu/experts.h"
+#include "cpu/cpu.h"
 
 #include "base/num.h"
 
@@ -31,7 +31,7 @@ static float bias_of(const struct gpt_router *op, int64_t e)
 {
     if (!op->bias)
         return 0;
-    return cpu_is_narrow(op->act)
+    return op->act == GPT_BF16
                ? gpt_bf16_to_f32(((const uint16_t *)op->bias)[e])
                : ((const float *)op->bias)[e];
 }
@@ -119,7 +119,7 @@ void cpu_route(struct gpt_queue *q, const struct gpt_router *op)
     float *room = NULL;
 
     assert(op->k >= 1 && op->k <= op->e && op->k <= GPT_ROUTER_MOST);
-    if (!cpu_rows_ready(q, "route", op->act) ||
+    if (!cpu_ready_narrow(q, "route", op->act) ||
         !(room = cpu_work(q, (size_t)(each * omp_get_max_threads()))))
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * each))
@@ -209,11 +209,12 @@ static void route_token_back(const struct gpt_router *op,
     score(scores, logits, op->e, op->sigmoid);
     weights_back(op, grad->dweight + n * op->k, scores,
                  op->expert + n * op->k, d);
-    losses[0] = spread_back(op, by->aux, scores, d);
+    /* exponentials of all experts again, for nothing without such a loss */
+    losses[0] = grad->aux != 0 ? spread_back(op, by->aux, scores, d) : 0;
     scores_back(op, scores, d);
-    losses[1] = logits_back(op, by->z, logits, d);
+    losses[1] = grad->z != 0 ? logits_back(op, by->z, logits, d) : 0;
     cpu_convert((char *)grad->dlogits +
-                    (size_t)n * cpu_row_bytes(op->e, op->act),
+                    (size_t)(n * op->e) * gpt_dtype_bytes(op->act),
                 op->act, d, GPT_F32, op->e);
 }
 
@@ -243,7 +244,7 @@ void cpu_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
     float *room = NULL;
 
     assert(blocks <= 64);
-    if (!cpu_rows_ready(q, "route_bwd", op->act) ||
+    if (!cpu_ready_narrow(q, "route_bwd", op->act) ||
         !(room = cpu_work(q, (size_t)(each * omp_get_max_threads()))))
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * each))

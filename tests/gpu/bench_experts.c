@@ -154,7 +154,7 @@ static void open_layer(struct layer *l)
         .place = mem + 3 * pairs, .begin = mem + 4 * pairs};
     l->rows = (struct gpt_expert_rows){
         .n = l->n, .k = l->k, .count = l->e, .act = GPT_BF16,
-        .expert = l->route.expert, .begin = l->route.begin,
+        .begin = l->route.begin,
         .source = l->route.source, .place = l->route.place,
         .weight = l->route.weight};
     l->tokens = fill(ACT, l->n * l->c);

@@ -52,7 +52,7 @@ static struct gpt_expert_rows experts_rows(const struct trial *t)
 
     return (struct gpt_expert_rows){
         .n = k->n, .k = k->k, .first = k->first, .count = k->count,
-        .act = t->act, .expert = r.expert, .begin = r.begin,
+        .act = t->act, .begin = r.begin,
         .source = r.source, .place = r.place, .weight = r.weight};
 }
 

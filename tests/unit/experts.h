@@ -81,7 +81,7 @@ static struct gpt_expert_rows rows_of(const struct layer *l, int64_t first,
 {
     return (struct gpt_expert_rows){
         .n = l->op.n, .k = l->op.k, .first = first, .count = count,
-        .act = l->act, .expert = l->op.expert, .begin = l->op.begin,
+        .act = l->act, .begin = l->op.begin,
         .source = l->op.source, .place = l->op.place, .weight = l->op.weight};
 }
 

@@ -119,8 +119,7 @@ static int64_t rows_that_depend(const struct product *p)
         const int64_t e = expert_of(r, i);
         struct gpt_expert_rows one = {
             .n = 1, .k = 1, .count = 1, .act = r->act, .begin = begin,
-            .expert = place, .source = place, .place = place,
-            .weight = weight};
+            .source = place, .place = place, .weight = weight};
         struct gpt_expert_matmul product = *op;
         struct gpt_quant quant = p->quant;
 

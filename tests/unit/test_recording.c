@@ -120,7 +120,7 @@ static void run_experts(void)
         .place = lists + 2 * TOKENS, .begin = lists + 3 * TOKENS};
     const struct gpt_expert_rows here = {
         .n = TOKENS, .k = 1, .count = EXPERTS, .act = GPT_F32,
-        .expert = route.expert, .begin = route.begin, .source = route.source,
+        .begin = route.begin, .source = route.source,
         .place = route.place, .weight = sum};
     const struct gpt_expert_matmul product = {
         .rows = &here, .n = 1, .k = 1, .a = y + TOKENS,
