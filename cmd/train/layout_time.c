@@ -134,10 +134,9 @@ static double attention_flops(const struct gpt_config *c, int64_t seq_length)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
     const double h = (double)w.hidden, layers = (double)c->num_layers;
-    double products = layers * h * (double)(w.qkv + w.attention);
+    const double products = layers * h * (double)(w.qkv + w.attention) +
+                            h * (double)gpt_widths_feed_forwards(c);
 
-    for (int64_t l = 0; l < c->num_layers; l++)
-        products += h * (double)gpt_widths_feed_forward(c, l);
     return (gpt_flops_per_token(c, seq_length) / 3 -
             2 * (products + h * (double)w.vocab)) / layers;
 }
@@ -147,11 +146,8 @@ static double attention_flops(const struct gpt_config *c, int64_t seq_length)
  * their rows are fewer, and their matrices more. */
 static double mean_ffn(const struct gpt_config *c, int64_t tp)
 {
-    double sum = 0;
-
-    for (int64_t l = 0; l < c->num_layers; l++)
-        sum += (double)gpt_widths_feed_forward(c, l);
-    return sum / (double)c->num_layers / (c->gated ? 3 : 2) / (double)tp;
+    return (double)gpt_widths_feed_forwards(c) / (double)c->num_layers /
+           (c->gated ? 3 : 2) / (double)tp;
 }
 
 /* Widths are those of one rank, rows those of the whole microbatch: tensor

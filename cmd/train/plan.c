@@ -303,12 +303,13 @@ static int check_losses(const struct gpt_train_options *o, struct gpt_err *err)
 {
     /* whether a plug-in has weights is known when it is opened */
     const bool own = o->token_loss_weights || o->loss_plugin;
+    const char *name = o->loss_plugin ? "loss-plugin" : "token-loss-weights";
 
     if (own && o->per_token_loss)
         return gpt_fail(err, GPT_EUSAGE,
                         "--calculate-per-token-loss and --%s exclude each "
                         "other: both decide what a token counts",
-                        o->loss_plugin ? "loss-plugin" : "token-loss-weights");
+                        name);
     /* losses of routers count as the tokens' do, whose weights may then be
      * below 0 */
     if (own && (o->model.moe_aux_loss_coeff > 0 ||
@@ -316,7 +317,7 @@ static int check_losses(const struct gpt_train_options *o, struct gpt_err *err)
         return gpt_fail(err, GPT_EUSAGE,
                         "--%s needs --moe-aux-loss-coeff 0 and "
                         "--moe-z-loss-coeff 0",
-                        o->loss_plugin ? "loss-plugin" : "token-loss-weights");
+                        name);
     /* both change the cross-entropy itself, which a plug-in is promised */
     if (o->loss_plugin && (o->label_smoothing > 0 || o->z_loss > 0))
         return gpt_fail(err, GPT_EUSAGE,

@@ -113,14 +113,12 @@ static struct summary summarise(const struct gpt_report *r)
      * in a step as the others. */
     double seconds = r->spent > 0 ? r->spent : 1e-9;
     double tokens = (double)(r->samples * r->o.seq_length);
+    const double advanced = (double)(r->advanced ? r->advanced : 1);
 
     return (struct summary){
         .ms = 1e3 * r->spent / (double)r->steps,
-        .loss = r->loss / (double)(r->advanced ? r->advanced : 1),
-        .routers.balance =
-            r->routers.balance / (double)(r->advanced ? r->advanced : 1),
-        .routers.size =
-            r->routers.size / (double)(r->advanced ? r->advanced : 1),
+        .loss = r->loss / advanced,
+        .routers = {r->routers.balance / advanced, r->routers.size / advanced},
         .tokens_per_second = tokens / seconds,
         .gflops = tokens * r->o.flops_per_token / seconds / 1e9,
     };

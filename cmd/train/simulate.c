@@ -124,16 +124,6 @@ static int64_t layers_of_chunk(const struct gpt_train_plan *plan)
         plan->replica.config.num_layers / (t->size[GPT_PP] * t->chunks), 1);
 }
 
-/* Both products of the mean layer's feed-forward, rows of the hidden size. */
-static double mean_feed_forward(const struct gpt_config *c)
-{
-    double sum = 0;
-
-    for (int64_t l = 0; l < c->num_layers; l++)
-        sum += (double)gpt_widths_feed_forward(c, l);
-    return sum / (double)c->num_layers;
-}
-
 /* Seconds of a layer's two sums in backward, `sum` each, that are not waited
  * for: they run beside the weight gradients of qkv and fc1. Those products take
  * their share of a layer's backward, which is twice all products of forward. */
@@ -141,7 +131,9 @@ static double hidden_sums(const struct gpt_config *c, double backward,
                           double sum)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
-    const double qkv = (double)w.qkv, ffn = mean_feed_forward(c);
+    const double qkv = (double)w.qkv; /* and those of the mean layer: */
+    const double ffn =
+        (double)gpt_widths_feed_forwards(c) / (double)c->num_layers;
     const double fc1 = ffn * (c->gated ? 2.0 / 3 : 0.5);
     /* Shares follow from the sizes of matrices, each of which has the hidden
      * size on its other side. Attention itself is left out, so that somewhat

@@ -195,7 +195,9 @@ bool gpt_config_turns(const struct gpt_config *c, int64_t layer);
 /* True for a layer (its global number, from 0) whose feed-forward is experts.
  */
 bool gpt_config_has_experts(const struct gpt_config *c, int64_t layer);
-/* True when a layer's is not: ffn_hidden_size then means something. */
+/* How many layers have experts. */
+int64_t gpt_config_expert_layers(const struct gpt_config *c);
+/* True when a layer has none: ffn_hidden_size then means something. */
 bool gpt_config_has_dense(const struct gpt_config *c);
 /* Makes moe_dense_layers and moe_layer_freq of a list with true for each layer
  * that has experts. False, and *c is as it was, where the list does not repeat

@@ -37,12 +37,18 @@ bool gpt_config_has_experts(const struct gpt_config *c, int64_t layer)
             gpt_layers_entry(c->moe_layer_freq, layer, true));
 }
 
+int64_t gpt_config_expert_layers(const struct gpt_config *c)
+{
+    int64_t n = 0;
+
+    for (int64_t l = 0; l < c->num_layers; l++)
+        n += gpt_config_has_experts(c, l);
+    return n;
+}
+
 bool gpt_config_has_dense(const struct gpt_config *c)
 {
-    for (int64_t l = 0; l < c->num_layers; l++)
-        if (!gpt_config_has_experts(c, l))
-            return true;
-    return false;
+    return c->num_experts == 0 || gpt_config_expert_layers(c) < c->num_layers;
 }
 
 /* The number of the first layer from `from` on that has experts, or has none;

@@ -148,15 +148,6 @@ static int check_places(const struct gpt_config *c, int status,
     return GPT_OK;
 }
 
-/* True when a layer of the model has experts. */
-static bool has_experts(const struct gpt_config *c)
-{
-    for (int64_t l = 0; l < c->num_layers; l++)
-        if (gpt_config_has_experts(c, l))
-            return true;
-    return false;
-}
-
 /* What an expert computes has no biases and no numbers of its own: no model of
  * this kind has them together with experts. */
 static int check_experts(const struct gpt_config *c, int status,
@@ -181,7 +172,7 @@ static int check_experts(const struct gpt_config *c, int status,
          "moe_router_topk is above num_experts"},
         {c->num_experts > 0 && c->moe_ffn_hidden_size == 0,
          "num_experts needs moe_ffn_hidden_size"},
-        {c->num_experts > 0 && !has_experts(c),
+        {c->num_experts > 0 && gpt_config_expert_layers(c) == 0,
          "num_experts, but no layer has experts"},
         {c->moe_shared_expert_gate &&
              c->moe_shared_expert_intermediate_size == 0,

@@ -34,7 +34,8 @@ enum gpt_decode_buffer {
     GPT_DECODE_EXPERT_ROWS,  /* rows of tokens and of outputs, */
     GPT_DECODE_EXPERT_FFN,   /* and after and before the activation */
     GPT_DECODE_EXPERT_IN,
-    GPT_DECODE_EXPERT_PAIRS, /* with tensor parallel ranks */
+    GPT_DECODE_EXPERT_PAIRS, /* with tensor parallel ranks: of all ranks, */
+    GPT_DECODE_EXPERT_SAME,  /* ... and their numbers, in order */
     GPT_DECODE_KEYS,
     GPT_DECODE_VALUES,
     /* with other ranks */

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "model/abilities.h"
+#include "model/experts.h"
 
 static const char *const buffer_names[GPT_DECODE_BUFFERS] = {
     [GPT_DECODE_RESIDUAL] = "residual stream",
@@ -25,6 +26,7 @@ static const char *const buffer_names[GPT_DECODE_BUFFERS] = {
     [GPT_DECODE_EXPERT_FFN] = "experts' feed-forward",
     [GPT_DECODE_EXPERT_IN] = "experts' activations",
     [GPT_DECODE_EXPERT_PAIRS] = "outputs of experts",
+    [GPT_DECODE_EXPERT_SAME] = "numbers of experts' outputs",
     [GPT_DECODE_KEYS] = "key cache",
     [GPT_DECODE_VALUES] = "value cache",
     [GPT_DECODE_GATHERED] = "columns of other ranks",
@@ -73,49 +75,15 @@ enum gpt_dtype gpt_decoder_cache_type(const struct gpt_decoder_options *o)
     return o->narrow_cache ? GPT_BF16 : o->act;
 }
 
-/* The next so many elements of four bytes of a block; NULL without memory. */
-static void *take(char *memory, int64_t *at, int64_t elements)
-{
-    const int64_t from = *at;
-
-    *at += gpt_round_up(elements * 4, GPT_ALIGN);
-    return memory ? memory + from : NULL;
-}
-
-/* Lays the tables of a layer's experts out in `memory`, and returns their
- * bytes. Sizes are far below what overflows: rows are a block's, or one a text,
- * and experts are some thousand. */
-static int64_t lay_out_experts(const struct gpt_decoder_options *o,
-                               char *memory, struct gpt_expert_acts *a,
-                               struct gpt_expert_work *work)
-{
-    const struct gpt_config *c = o->config;
-    const int64_t n = gpt_decoder_rows(o), pairs = n * c->moe_router_topk;
-    int64_t at = 0;
-
-    if (c->num_experts == 0)
-        return 0;
-    a->logits = take(memory, &at, n * c->num_experts);
-    a->weight = take(memory, &at, pairs);
-    a->expert = take(memory, &at, pairs);
-    a->begin = take(memory, &at, c->num_experts + 1);
-    a->source = take(memory, &at, pairs);
-    a->place = take(memory, &at, pairs);
-    if (c->moe_shared_expert_gate)
-        a->gate = take(memory, &at, n);
-    if (tp_size(o) > 1) {
-        work->same = take(memory, &at, pairs);
-        work->ends = take(memory, &at, 2);
-    }
-    return at;
-}
-
+/* Bytes of the tables of a layer's experts. */
 static int64_t experts_bytes(const struct gpt_decoder_options *o)
 {
     struct gpt_expert_acts acts;
-    struct gpt_expert_work work;
 
-    return lay_out_experts(o, NULL, &acts, &work);
+    return o->config->num_experts == 0
+               ? 0
+               : gpt_experts_lay_out(&acts, o->config, gpt_decoder_rows(o),
+                                     NULL);
 }
 
 /* Bytes of every buffer; false when a product overflows. The same numbers
@@ -131,6 +99,7 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
     const int64_t ffn = gpt_widths_widest(c, &w);
     const int64_t widest = gpt_max_i64(w.attention, ffn) * tp;
     const int64_t pairs = rows * c->moe_router_topk;
+    const int64_t exchanged = tp > 1 ? pairs : 0;
     const int64_t act = (int64_t)gpt_dtype_bytes(o->act);
     const int64_t cached = (int64_t)gpt_dtype_bytes(gpt_decoder_cache_type(o));
     int64_t cache_rows = 0;
@@ -161,7 +130,10 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
         [GPT_DECODE_EXPERT_ROWS] = {pairs, w.hidden, act},
         [GPT_DECODE_EXPERT_FFN] = {pairs, w.expert, act},
         [GPT_DECODE_EXPERT_IN] = {pairs, w.expert_in, act},
-        [GPT_DECODE_EXPERT_PAIRS] = {tp > 1 ? pairs : 0, w.hidden, act},
+        [GPT_DECODE_EXPERT_PAIRS] = {exchanged, w.hidden, act},
+        /* their numbers, and two */
+        [GPT_DECODE_EXPERT_SAME] = {exchanged > 0 ? exchanged + 2 : 0, 1,
+                                    sizeof(int32_t)},
         [GPT_DECODE_KEYS] = {cache_rows, w.keys, cached},
         [GPT_DECODE_VALUES] = {cache_rows, w.keys, cached},
         [GPT_DECODE_GATHERED] = {shared, gpt_max_i64(widest, w.hidden), act},
@@ -230,33 +202,44 @@ static int alloc_device(struct gpt_decoder *d,
     return GPT_OK;
 }
 
-/* The tables of pairs in their own order never change: they are filled once. */
-static int open_experts(struct gpt_decoder *d,
-                        const struct gpt_decoder_options *o,
+/* The list of pairs in their own order never changes: it is filled once. */
+static int number_pairs(struct gpt_decoder *d, int64_t pairs,
                         struct gpt_err *err)
 {
-    const int64_t pairs = gpt_decoder_rows(o) * o->config->moe_router_topk;
     int32_t *same;
 
-    lay_out_experts(o, d->buffers[GPT_DECODE_EXPERTS], &d->experts,
-                    &d->expert_work);
-    d->experts.pre = d->buffers[GPT_DECODE_EXPERT_IN];
-    d->experts.activated = d->buffers[GPT_DECODE_EXPERT_FFN];
-    d->expert_work.rows = d->buffers[GPT_DECODE_EXPERT_ROWS];
-    d->expert_work.pairs = d->buffers[GPT_DECODE_EXPERT_PAIRS];
-    if (!d->expert_work.same)
-        return GPT_OK;
     GPT_TRY(gpt_new(&same, (size_t)pairs + 2, sizeof(*same),
                     "routes to experts", err));
     for (int64_t i = 0; i < pairs; i++)
         same[i] = (int32_t)i;
     same[pairs + 1] = (int32_t)pairs;
-    d->be->copy_in(d->q, d->expert_work.same, same,
-                   (size_t)pairs * sizeof(*same));
-    d->be->copy_in(d->q, d->expert_work.ends, same + pairs, 2 * sizeof(*same));
+    d->be->copy_in(d->q, d->buffers[GPT_DECODE_EXPERT_SAME], same,
+                   ((size_t)pairs + 2) * sizeof(*same));
     const int status = d->be->sync(d->q, err);
     gpt_free(same);
     return status;
+}
+
+static int open_experts(struct gpt_decoder *d,
+                        const struct gpt_decoder_options *o,
+                        struct gpt_err *err)
+{
+    const int64_t rows = gpt_decoder_rows(o);
+    const int64_t pairs = rows * o->config->moe_router_topk;
+    int32_t *same = d->buffers[GPT_DECODE_EXPERT_SAME];
+
+    if (o->config->num_experts > 0)
+        gpt_experts_lay_out(&d->experts, o->config, rows,
+                            d->buffers[GPT_DECODE_EXPERTS]);
+    d->experts.pre = d->buffers[GPT_DECODE_EXPERT_IN];
+    d->experts.activated = d->buffers[GPT_DECODE_EXPERT_FFN];
+    d->expert_work.rows = d->buffers[GPT_DECODE_EXPERT_ROWS];
+    d->expert_work.pairs = d->buffers[GPT_DECODE_EXPERT_PAIRS];
+    if (!same)
+        return GPT_OK;
+    d->expert_work.same = same;
+    d->expert_work.ends = same + pairs;
+    return number_pairs(d, pairs, err);
 }
 
 static int alloc_host(struct gpt_decoder *d,

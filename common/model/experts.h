@@ -14,6 +14,12 @@ static inline bool gpt_layer_has_experts(const struct gpt_layer *layer)
     return layer->w.at[GPT_ROUTER_WEIGHT] != NULL;
 }
 
+/* Points the tables of a, and the gate where the model has one, into `base`, or
+ * at NULL without it, for n tokens; returns the bytes that they take. base: a
+ * multiple of GPT_ALIGN. What is act stays as it is. */
+int64_t gpt_experts_lay_out(struct gpt_expert_acts *a,
+                            const struct gpt_config *c, int64_t n, void *base);
+
 /* From x (N, C), the normed rows of all ranks, up to the activations. */
 void gpt_experts_forward(const struct gpt_layer *layer,
                          const struct gpt_pass *pass,

@@ -59,6 +59,15 @@ int64_t gpt_widths_feed_forward(const struct gpt_config *c, int64_t layer)
            w.shared_in + w.shared + c->moe_shared_expert_gate;
 }
 
+int64_t gpt_widths_feed_forwards(const struct gpt_config *c)
+{
+    int64_t sum = 0;
+
+    for (int64_t l = 0; l < c->num_layers; l++)
+        sum += gpt_widths_feed_forward(c, l);
+    return sum;
+}
+
 /* The residual stream is not in the list: its width is never cut. Layers are
  * cut by gpt_topology_layers(). */
 bool gpt_widths_divide(const struct gpt_config *c, int64_t tp,
@@ -68,8 +77,7 @@ bool gpt_widths_divide(const struct gpt_config *c, int64_t tp,
         {"num_attention_heads", c->num_attention_heads},
         {"num_query_groups", c->num_query_groups},
         {"ffn_hidden_size",
-         c->num_experts == 0 || gpt_config_has_dense(c) ? c->ffn_hidden_size
-                                                        : 0},
+         gpt_config_has_dense(c) ? c->ffn_hidden_size : 0},
         {"num_experts", c->num_experts},
         {"moe_shared_expert_intermediate_size",
          c->moe_shared_expert_intermediate_size},
@@ -141,15 +149,14 @@ double gpt_flops_per_token(const struct gpt_config *c, int64_t seq_length)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
     const double h = (double)w.hidden, attention = (double)w.attention;
-    double layers = 0, keys = 0;
+    const double layers =
+        (double)c->num_layers * h * ((double)w.qkv + attention) +
+        h * (double)gpt_widths_feed_forwards(c);
+    double keys = 0;
 
-    /* scores and values are two products; layers may have a window, or experts,
-     * in turns */
-    for (int64_t l = 0; l < c->num_layers; l++) {
-        layers += h * (double)w.qkv + attention * h +
-                  h * (double)gpt_widths_feed_forward(c, l);
+    /* scores and values are two products; layers may have a window in turns */
+    for (int64_t l = 0; l < c->num_layers; l++)
         keys += 2 * mean_keys(gpt_config_window(c, l, seq_length), seq_length);
-    }
     /* a product is multiplications and additions; backward is two products */
     return 3 * 2 * (layers + attention * keys + h * (double)w.vocab);
 }

@@ -42,6 +42,8 @@ struct gpt_widths gpt_widths_of(const struct gpt_config *c, int64_t tp);
  * number), those of both products of its experts alone: what its operations and
  * their time follow from. */
 int64_t gpt_widths_feed_forward(const struct gpt_config *c, int64_t layer);
+/* Those of all layers together. */
+int64_t gpt_widths_feed_forwards(const struct gpt_config *c);
 
 /* What of the model tp ranks cannot share equally: a field of gpt_config. */
 struct gpt_undivided {

@@ -53,6 +53,17 @@ int64_t gpt_layers_pack(const bool *entry, int64_t n, bool odd)
     return layers;
 }
 
+int gpt_layers_make(int64_t *layers, const bool *entry, int64_t n, bool odd,
+                    const char *what, const char *key, struct gpt_err *err)
+{
+    *layers = gpt_layers_pack(entry, n, odd);
+    if (*layers >= 0)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: %s does not repeat within %d layers, as it must here",
+                    what, key, GPT_LAYERS_PERIOD);
+}
+
 /* ---- the text ---- */
 
 enum { MOST = 1024, DEPTH = 16 };

@@ -24,6 +24,11 @@ bool gpt_layers_entry(int64_t layers, int64_t layer, bool odd);
  * late. */
 int64_t gpt_layers_pack(const bool *entry, int64_t n, bool odd);
 
+/* The same, or GPT_EDATA, which names `what` and the key that lists them. */
+int gpt_layers_make(int64_t *layers, const bool *entry, int64_t n, bool odd,
+                    const char *what, const char *key,
+                    struct gpt_err *err) GPT_MUST_USE;
+
 /* From "4", or from a list of n entries 0 and 1 as Python writes it:
  * "[1,1,0]", "([1]*3+[0])*2". GPT_EUSAGE names the text and the rule. */
 int gpt_layers_parse(int64_t *layers, const char *text, int64_t n, bool odd,

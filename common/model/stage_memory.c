@@ -1,5 +1,6 @@
 /* A stage's memory: which buffers there are, and their sizes. Read bind_work()
  * for what all layers share, then bind_slot() for what a microbatch keeps. */
+#include "model/experts.h"
 #include "model/linear.h"
 #include "model/stage_internal.h"
 
@@ -88,17 +89,10 @@ static void bind_experts(const struct gpt_stage *s, struct gpt_binder *b,
                          enum gpt_memory_kind kind, struct gpt_expert_acts *a)
 {
     const struct gpt_config *c = s->o.config;
-    const int64_t n = s->rows.n, k = c->moe_router_topk;
+    const int64_t bytes = gpt_experts_lay_out(a, c, s->rows.n, NULL);
 
-    a->logits = take_block(b, kind, n, c->num_experts, sizeof(float));
-    a->weight = take_block(b, kind, n, k, sizeof(float));
-    a->expert = take_block(b, kind, n, k, sizeof(int32_t));
-    a->begin = take_block(b, kind, c->num_experts + 1, 1, sizeof(int32_t));
-    a->source = take_block(b, kind, n, k, sizeof(int32_t));
-    a->place = take_block(b, kind, n, k, sizeof(int32_t));
+    gpt_experts_lay_out(a, c, s->rows.n, take_block(b, kind, 1, bytes, 1));
     a->pre = take_pairs(s, b, kind, s->widths.expert_in);
-    if (c->moe_shared_expert_gate)
-        a->gate = take_block(b, kind, n, 1, sizeof(float));
 }
 
 /* What selective recomputation keeps of a layer, beside the residual stream in

@@ -297,11 +297,9 @@ static struct gpt_router_losses router_losses(const struct gpt_replica *r,
                                               const double *sums)
 {
     const struct gpt_config *c = &r->o.config;
-    double layers = 0;
+    const double times =
+        (double)gpt_config_expert_layers(c) * step->row_share;
 
-    for (int64_t l = 0; l < c->num_layers; l++)
-        layers += gpt_config_has_experts(c, l);
-    const double times = layers * step->row_share;
     return (struct gpt_router_losses){
         .balance = c->moe_aux_loss_coeff > 0
                        ? sums[ROUTER_BALANCE] / c->moe_aux_loss_coeff / times
