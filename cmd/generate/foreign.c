@@ -11,12 +11,14 @@
 /* Kinds of choice that there are none of, told in one way. */
 #define RULES "tokens are chosen by --temperature, --top-k, --top-p or --greedy"
 
+#define SAYS "the checkpoint says it"
+
 /* Megatron-LM's scripts have to say again what the checkpoint says, and how its
  * programs compute. Its loader refuses what contradicts the checkpoint, so that
  * a script that worked there says nothing new here. */
-#define SAID(n) {n, MEGATRON, .answer = "the checkpoint says it", .skip = true}
+#define SAID(n) {n, MEGATRON, .answer = SAYS, .skip = true}
 #define SAID_FLAG(n)                                                           \
-    {n, MEGATRON, .answer = "the checkpoint says it", .flag = true,            \
+    {n, MEGATRON, .answer = SAYS, .flag = true,            \
      .skip = true}
 #define SKIP(n, why) {n, MEGATRON, .answer = why, .skip = true}
 #define SKIP_FLAG(n, why) {n, MEGATRON, .answer = why, .flag = true,           \
@@ -193,8 +195,8 @@ const struct gpt_foreign_option gpt_generate_hints[] = {
     HINT("incoming-requests-*", MEGATRON, SERVER),
     HINT("num-speculative-tokens", MEGATRON,
          "tokens are chosen one after the other, by the model alone"),
-    HINT("moe-*", MEGATRON, "the checkpoint says it"),
-    HINT("mlp-type", DEEPSPEED, "the checkpoint says it"),
+    HINT("moe-*", MEGATRON, SAYS),
+    HINT("mlp-type", DEEPSPEED, SAYS),
     HINT("num-gpus", DEEPSPEED, RANKS),
     HINT("num-nodes", DEEPSPEED, RANKS),
     TORCHRUN_HINTS(RANKS),

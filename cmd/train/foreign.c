@@ -42,7 +42,6 @@
     "ranks share a layer by --tensor-model-parallel-size and "                 \
     "--sequence-parallel; whole sequences are not cut over ranks of their own"
 #define ALWAYS "that is always done"
-#define NO_CAPACITY "no token is dropped, whatever its expert has to do"
 #define ROUNDED "factors are rounded for each product"
 #define ON_DEVICE                                                              \
     "the optimizer's state is in the memory of the device; "                   \

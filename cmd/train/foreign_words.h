@@ -18,6 +18,7 @@
 #define LATENT "queries share keys and values in groups: --num-query-groups"
 #define FLOAT_SUMS "sums and softmax are computed in single precision"
 #define NORMAL "weights are drawn from a normal distribution: --init-method-std"
+#define NO_CAPACITY "no token is dropped, whatever its expert has to do"
 #define DECAYED "matrices have weight decay, biases and norms have none"
 #define EVEN                                                                   \
     "layers are divided evenly; --decoder-first-pipeline-num-layers and "      \

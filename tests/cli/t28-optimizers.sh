@@ -75,7 +75,6 @@ blockwise_differs() {
 }
 check 'blockwise is another update than of whole matrices' blockwise_differs
 
-tensors_of() { (cd "$1" && cat ./*.safetensors | cksum); }
 rm -f one.jsonl some.jsonl
 decoupled='--untie-embeddings-and-output-weights --decoupled-lr 0.01
 --decoupled-min-lr 0.001 --lr-decay-style cosine'

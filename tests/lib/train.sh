@@ -57,3 +57,8 @@ compare_metrics() { # metrics.jsonl metrics.jsonl steps
             exit !(seen == steps && worst <= 1e-5 && worst_norm <= 1e-5)
         }' "$1" "$2"
 }
+
+# The sum of a checkpoint's files of tensors: the same bits have the same.
+tensors_of() { # iteration's directory
+    (cd "$1" && cat ./*.safetensors | cksum)
+}

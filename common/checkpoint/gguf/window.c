@@ -66,19 +66,6 @@ static int read_slides(const struct gpt_gguf *g, const struct gpt_gguf_key *key,
     return GPT_OK;
 }
 
-/* Layers as numbers (model/layer_list.h), or GPT_EDATA. */
-static int pack_layers(int64_t *layers, const bool *entry, int64_t n, bool odd,
-                       const struct gpt_gguf *g, const char *name,
-                       struct gpt_err *err)
-{
-    *layers = gpt_layers_pack(entry, n, odd);
-    return *layers >= 0
-               ? GPT_OK
-               : gpt_fail(err, GPT_EDATA, "%s: '%s' does not repeat within %d "
-                          "layers, as it must here", gpt_in_path(g->in), name,
-                          GPT_LAYERS_PERIOD);
-}
-
 /* Layers with the window where a key lists them, whatever the architecture has
  * otherwise. */
 static int read_pattern(struct gpt_config *c, const struct gpt_gguf_arch *arch,
@@ -87,11 +74,13 @@ static int read_pattern(struct gpt_config *c, const struct gpt_gguf_arch *arch,
     const struct gpt_gguf_key *key;
     const int64_t n = c->num_layers;
     int64_t windows = 0;
+    const char *path = gpt_in_path(g->in);
     bool *slides;
-    char name[96];
+    char name[96], quoted[100];
     int status;
 
     snprintf(name, sizeof(name), "%s.%s", arch->name, GPT_GGUF_PATTERN);
+    snprintf(quoted, sizeof(quoted), "'%s'", name);
     key = gpt_gguf_find(g, name);
     if (!key || n < 1 || n > g->n_tensors)
         return GPT_OK;
@@ -99,8 +88,8 @@ static int read_pattern(struct gpt_config *c, const struct gpt_gguf_arch *arch,
     GPT_TRY_GOTO(status, read_slides(g, key, slides, n, err), out);
     for (int64_t l = 0; l < n; l++)
         windows += slides[l];
-    GPT_TRY_GOTO(status, pack_layers(&c->window_attn_skip_freq, slides, n,
-                                     false, g, name, err), out);
+    GPT_TRY_GOTO(status, gpt_layers_make(&c->window_attn_skip_freq, slides, n,
+                                         false, path, quoted, err), out);
     if (windows == 0 || windows == n)
         c->window_attn_skip_freq = 0;
     if (windows == 0)
@@ -108,7 +97,8 @@ static int read_pattern(struct gpt_config *c, const struct gpt_gguf_arch *arch,
     if (arch->unturned_full) {
         for (int64_t l = 0; l < n; l++)
             slides[l] = !slides[l];
-        status = pack_layers(&c->no_rope_freq, slides, n, true, g, name, err);
+        status = gpt_layers_make(&c->no_rope_freq, slides, n, true, path,
+                                 quoted, err);
     }
 out:
     gpt_free(slides);

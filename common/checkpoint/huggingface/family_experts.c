@@ -10,9 +10,6 @@
  * either. */
 #include "checkpoint/huggingface/rows_experts.h"
 
-/* All experts of a layer in memory, as most classes have them. */
-static const struct gpt_hf_rule stacked[] = {STACKED_EXPERTS};
-
 /* ---- Mixtral ---- */
 
 /* Mistral's layer. Weights of a token's experts add up to 1. */
@@ -290,11 +287,7 @@ static const struct gpt_hf_rule hunyuan_moe_rules[] = {
     RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.query_layernorm.weight"),
     RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.key_layernorm.weight"),
     RULE(ROUTER_WEIGHT, SAME, "layers.%.mlp.gate.wg.weight"),
-    EACH_EXPERT,
-    RULE(SHARED_GATE, SAME, "layers.%.mlp.shared_mlp.gate_proj.weight"),
-    RULE(SHARED_FC1, SAME, "layers.%.mlp.shared_mlp.up_proj.weight"),
-    RULE(SHARED_FC2, SAME, "layers.%.mlp.shared_mlp.down_proj.weight"),
-    LLAMA_NORMS, LLAMA_ENDS,
+    EACH_EXPERT, SHARED_MLP, LLAMA_NORMS, LLAMA_ENDS,
 };
 static const struct gpt_hf_key hunyuan_moe_keys[] = {
     LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,

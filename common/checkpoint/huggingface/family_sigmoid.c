@@ -9,8 +9,6 @@
  * as transformers does. */
 #include "checkpoint/huggingface/rows_experts.h"
 
-static const struct gpt_hf_rule stacked[] = {STACKED_EXPERTS};
-
 #define SIGMOID                                       \
     .moe_router_score_function = GPT_SCORE_SIGMOID,   \
     .moe_router_expert_bias = true
@@ -164,11 +162,7 @@ static const struct gpt_hf_rule hy_v3_rules[] = {
     LLAMA_ATTENTION, LLAMA_MLP,
     RULE(ROUTER_BIAS, SAME, "layers.%.mlp.expert_bias"),
     RULE(ROUTER_WEIGHT, SAME, "layers.%.mlp.router.gate.weight"),
-    EACH_EXPERT,
-    RULE(SHARED_GATE, SAME, "layers.%.mlp.shared_mlp.gate_proj.weight"),
-    RULE(SHARED_FC1, SAME, "layers.%.mlp.shared_mlp.up_proj.weight"),
-    RULE(SHARED_FC2, SAME, "layers.%.mlp.shared_mlp.down_proj.weight"),
-    LLAMA_NORMS, LLAMA_ENDS,
+    EACH_EXPERT, SHARED_MLP, LLAMA_NORMS, LLAMA_ENDS,
 };
 static const struct gpt_hf_rule hy_v3_memory[] = {
     RULE(ROUTER_BIAS, SAME, "layers.%.mlp.e_score_correction_bias"),

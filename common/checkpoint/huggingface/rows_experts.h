@@ -30,6 +30,15 @@
     RULE(SHARED_FC1, SAME, "layers.%.mlp.shared_experts.up_proj.weight"),    \
     RULE(SHARED_FC2, SAME, "layers.%.mlp.shared_experts.down_proj.weight")
 
+/* Hunyuan has one of them. */
+#define SHARED_MLP                                                           \
+    RULE(SHARED_GATE, SAME, "layers.%.mlp.shared_mlp.gate_proj.weight"),     \
+    RULE(SHARED_FC1, SAME, "layers.%.mlp.shared_mlp.up_proj.weight"),        \
+    RULE(SHARED_FC2, SAME, "layers.%.mlp.shared_mlp.down_proj.weight")
+
+/* All experts of a layer in memory, as most classes have them. */
+static const struct gpt_hf_rule stacked[] = {STACKED_EXPERTS};
+
 /* ---- keys ---- */
 
 #define EXPERTS(name, other, def) \

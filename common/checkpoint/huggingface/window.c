@@ -106,18 +106,6 @@ static bool slides(const cJSON *item)
     return strcmp(item->valuestring, sliding) == 0;
 }
 
-/* A list as a number or as what repeats. */
-static int pack(int64_t *layers, const bool *entry, int64_t n, bool odd,
-                const char *key, const char *what, struct gpt_err *err)
-{
-    *layers = gpt_layers_pack(entry, n, odd);
-    if (*layers >= 0)
-        return GPT_OK;
-    return gpt_fail(err, GPT_EDATA,
-                    "%s: %s does not repeat within %d layers, as it must here",
-                    what, key, GPT_LAYERS_PERIOD);
-}
-
 /* So many entries: one a layer. */
 static int check_size(const struct gpt_config *c, const cJSON *list,
                       const char *key, const char *what, struct gpt_err *err)
@@ -151,8 +139,8 @@ static int fit_layer_types(struct gpt_config *c, const cJSON *list,
     int status = GPT_OK;
     if (first + windows != layer) {
         c->window_full_layers = 0;
-        status = pack(&c->window_attn_skip_freq, entry, layer, false,
-                      "layer_types", what, err);
+        status = gpt_layers_make(&c->window_attn_skip_freq, entry, layer, false,
+                                 what, "layer_types", err);
     }
     gpt_free(entry);
     return status;
@@ -175,8 +163,8 @@ static int leave_full_unturned(struct gpt_config *c, const char *what,
                     err));
     for (int64_t l = 0; l < c->num_layers; l++)
         entry[l] = gpt_config_window(c, l, INT64_MAX) == 0;
-    int status = pack(&c->no_rope_freq, entry, c->num_layers, true,
-                      "layer_types", what, err);
+    int status = gpt_layers_make(&c->no_rope_freq, entry, c->num_layers, true,
+                                 what, "layer_types", err);
     gpt_free(entry);
     return status;
 }
@@ -272,7 +260,8 @@ int gpt_hf_read_turns(struct gpt_config *c, const cJSON *list, const char *key,
     cJSON_ArrayForEach(item, list)
         entry[layer++] = !(cJSON_IsTrue(item) ||
                            (cJSON_IsNumber(item) && item->valueint != 0));
-    int status = pack(&c->no_rope_freq, entry, layer, true, key, what, err);
+    int status =
+        gpt_layers_make(&c->no_rope_freq, entry, layer, true, what, key, err);
     gpt_free(entry);
     return status;
 }
