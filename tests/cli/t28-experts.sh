@@ -162,6 +162,26 @@ refused() { # what options...
     expect 2 "$what" gpt-train $tiny --dry-run "$@"
     err_has "$what"
 }
+while read -r option value; do
+    # shellcheck disable=SC2086 # a word list
+    expect 2 "$option $value" gpt-train $tiny --dry-run --num-experts 4 \
+        --disable-bias-linear "$option=$value"
+    err_has "$option"
+done <<'END'
+--num-experts 4097
+--moe-router-topk 65
+--moe-ffn-hidden-size wide
+--moe-layer-freq [2]
+--moe-dense-layers -1
+--moe-shared-expert-intermediate-size 1.5
+--moe-shared-expert-gate maybe
+--moe-router-score-function tanh
+--moe-router-pre-softmax 2
+--moe-router-expert-bias 0.5
+--moe-router-topk-scaling-factor -1
+--moe-aux-loss-coeff nan
+--moe-z-loss-coeff -0.1
+END
 refused 'num_experts needs no_linear_bias or no_mlp_bias' --num-experts 4
 refused 'options of experts need num_experts' --moe-router-pre-softmax
 refused '--token-loss-weights needs --moe-aux-loss-coeff 0' --num-experts 2 \
