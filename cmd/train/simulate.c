@@ -131,7 +131,8 @@ static double hidden_sums(const struct gpt_config *c, double backward,
                           double sum)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
-    const double qkv = (double)w.qkv; /* and those of the mean layer: */
+    const double qkv = (double)w.qkv;
+    /* layers may differ here: the mean one stands for all */
     const double ffn =
         (double)gpt_widths_feed_forwards(c) / (double)c->num_layers;
     const double fc1 = ffn * (c->gated ? 2.0 / 3 : 0.5);
