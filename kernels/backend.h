@@ -396,6 +396,32 @@ struct gpt_attn_cached {
     const int32_t *pos, *len, *slot;
 };
 
+/* Queries, keys and values as attention takes them, from the products of latent
+ * attention (DeepSeek-AI 2024). Each head is a group of its own, G = H. Of a
+ * head's query and key `turned` elements turn with positions, and `nope` do
+ * not; D is both. A value has `value` elements, at most D.
+ *
+ * latent_join() writes qkv (N, H * 3 D) from q (N, H * D), of which a head has
+ * the nope elements first; kv (N, H * (nope + value)), of which a head has its
+ * key's nope elements, then its value; k (N, turned), which all heads share. In
+ * qkv queries and keys have the turned elements first, as rope() takes them,
+ * and after a value come D - value zeros. All are act. All that latent
+ * attention needs is there with GPT_CAN_LATENT. */
+struct gpt_latent {
+    int64_t n, h, nope, turned, value;
+    enum gpt_dtype act;
+    const void *q, *k, *kv;
+    void *qkv;
+};
+
+/* The backward takes the forward's sizes, and gives the gradients dq, dk, dkv,
+ * written, in the forms of q, k and kv, from dqkv. dk is summed over the heads
+ * here in float, in their order, and rounded once. */
+struct gpt_latent_grad {
+    const void *dqkv;
+    void *dq, *dk, *dkv;
+};
+
 /* Which experts a token has, for a feed-forward of E experts of which each of N
  * tokens has K (Shazeer et al. 2017). logits (N, E) float become scores: the
  * softmax over the E, or with `sigmoid` the logistic function of each. The K
@@ -403,6 +429,12 @@ struct gpt_attn_cached {
  * smaller number; bias (E) act, or NULL. A weight is the expert's score, or
  * unless `whole` the score over the sum of the token's K scores (of `sigmoid`
  * plus GPT_ROUTER_LEAST, as all may be 0); times `scaling`.
+ *
+ * With `groups` above 1 a token's experts are of some groups alone: experts are
+ * in groups of E / groups neighbours, and the group_topk groups are taken whose
+ * `group_best` (1 or 2) largest score + bias have the largest sum, of equal
+ * ones those with the smaller number (DeepSeek-AI 2024). K is at most group_topk
+ * * E / groups then; else groups, group_topk and group_best are not read.
  *
  * route() writes, besides weight (N, K) float, what says where tokens go, in
  * int32: expert (N, K), by falling score + bias; pairs of a token and one of
@@ -415,6 +447,7 @@ enum { GPT_ROUTER_MOST = 64 }; /* K */
 #define GPT_ROUTER_LEAST 1e-20F
 struct gpt_router {
     int64_t n, e, k;
+    int64_t groups, group_topk, group_best;
     bool sigmoid, whole;
     float scaling;
     enum gpt_dtype act;
@@ -576,6 +609,7 @@ enum gpt_ability {
     GPT_CAN_NARROW_CACHE = 128, /* struct gpt_attn_cached, narrow_cache */
     GPT_CAN_EXPERTS = 256, /* struct gpt_router and what follows it; else the
                             * operations are NULL */
+    GPT_CAN_LATENT = 512, /* struct gpt_latent, fit_columns(); else NULL */
 };
 
 struct gpt_backend {
@@ -732,6 +766,14 @@ struct gpt_backend {
                  enum gpt_dtype act);
     void (*clip_bwd)(struct gpt_queue *q, void *d, const void *x, int64_t n,
                      float limit, enum gpt_dtype act);
+    void (*latent_join)(struct gpt_queue *q, const struct gpt_latent *op);
+    void (*latent_split)(struct gpt_queue *q, const struct gpt_latent *op,
+                         const struct gpt_latent_grad *grad);
+    /* y (n, to) act = the first columns of x (n, from) act, as many as both
+     * have, then zeros. They do not overlap. */
+    void (*fit_columns)(struct gpt_queue *q, void *y, int64_t to,
+                        const void *x, int64_t from, int64_t n,
+                        enum gpt_dtype act);
     void (*route)(struct gpt_queue *q, const struct gpt_router *op);
     void (*route_bwd)(struct gpt_queue *q, const struct gpt_router *op,
                       const struct gpt_router_grad *grad);
