@@ -134,7 +134,7 @@ static double attention_flops(const struct gpt_config *c, int64_t seq_length)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
     const double h = (double)w.hidden, layers = (double)c->num_layers;
-    const double products = layers * h * (double)(w.qkv + w.attention) +
+    const double products = layers * gpt_widths_attention_weights(&w) +
                             h * (double)gpt_widths_feed_forwards(c);
 
     return (gpt_flops_per_token(c, seq_length) / 3 -
@@ -148,6 +148,30 @@ static double mean_ffn(const struct gpt_config *c, int64_t tp)
 {
     return (double)gpt_widths_feed_forwards(c) / (double)c->num_layers /
            (c->gated ? 3 : 2) / (double)tp;
+}
+
+/* Products in front of attention: one, or those of latent attention, and moving
+ * what they give to its place. */
+static void add_before_attention(struct layer *l, const struct device *d,
+                                 double rows, const struct gpt_widths *w)
+{
+    const double hidden = (double)w->hidden, queries = (double)w->attention;
+    const double q = (double)w->q_rank, kv = (double)w->kv_rank;
+
+    if (w->kv_rank == 0) {
+        add_linear(l, d, rows, hidden, (double)w->qkv);
+        return;
+    }
+    if (w->q_rank > 0)
+        add_linear(l, d, rows, hidden, q);
+    add_linear(l, d, rows, w->q_rank > 0 ? q : hidden, queries);
+    add_linear(l, d, rows, hidden, kv);
+    add_linear(l, d, rows, kv, (double)w->kv_up);
+    add_linear(l, d, rows, hidden, (double)w->turned);
+    const double moved = moving_seconds(
+        d, d->act * rows * (queries + (double)(w->kv_up + w->qkv)));
+    l->forward += moved;
+    l->backward += moved;
 }
 
 /* Widths are those of one rank, rows those of the whole microbatch: tensor
@@ -166,8 +190,8 @@ static struct layer layer_of(const struct gpt_train_plan *p,
     const double ffn = mean_ffn(c, tp), ffn_in = c->gated ? 2 * ffn : ffn;
     struct layer l = {.forward = 0};
 
-    add_linear(&l, d, rows, hidden, (double)w.qkv);
-    add_linear(&l, d, rows, (double)w.attention, hidden);
+    add_before_attention(&l, d, rows, &w);
+    add_linear(&l, d, rows, (double)w.values, hidden);
     add_linear(&l, d, rows, hidden, ffn_in);
     add_linear(&l, d, rows, ffn, hidden);
     /* five products instead of two in backward: scores are made again */

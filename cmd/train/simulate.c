@@ -131,7 +131,10 @@ static double hidden_sums(const struct gpt_config *c, double backward,
                           double sum)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
-    const double qkv = (double)w.qkv;
+    /* of C elements each, as those of feed-forwards are */
+    const double attention =
+        gpt_widths_attention_weights(&w) / (double)w.hidden;
+    const double qkv = attention - (double)w.values;
     /* layers may differ here: the mean one stands for all */
     const double ffn =
         (double)gpt_widths_feed_forwards(c) / (double)c->num_layers;
@@ -139,7 +142,7 @@ static double hidden_sums(const struct gpt_config *c, double backward,
     /* Shares follow from the sizes of matrices, each of which has the hidden
      * size on its other side. Attention itself is left out, so that somewhat
      * more is shown as hidden than a GPU hides. */
-    const double all = 2 * (qkv + (double)w.attention + ffn);
+    const double all = 2 * (attention + ffn);
 
     return fmin(sum, backward * qkv / all) + fmin(sum, backward * fc1 / all);
 }

@@ -45,6 +45,8 @@ int gpt_abilities_check(const struct gpt_config *c, int64_t length,
         {GPT_CAN_NORM_WIDE, c->qk_norm_whole, "qk_norm_whole",
          "norms of all heads together"},
         {GPT_CAN_EXPERTS, c->num_experts > 0, "num_experts", "experts"},
+        {GPT_CAN_LATENT, gpt_config_is_latent(c), "kv_lora_rank",
+         "latent attention"},
     };
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++)

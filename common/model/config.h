@@ -115,6 +115,17 @@ struct gpt_config {
                                   * (layer_list.h): every so many-th, or a list
                                   * with 0 */
     int64_t window_full_layers;  /* so do the first so many */
+    int64_t kv_lora_rank;        /* latent attention (DeepSeek-AI 2024): keys and
+                                  * values of all heads are made of a row of so
+                                  * many numbers; 0: they are not, and what
+                                  * follows is 0 */
+    int64_t q_lora_rank;         /* and queries of so many; 0: of the stream */
+    int64_t qk_head_dim;         /* elements of a head's query and key that do
+                                  * not turn; */
+    int64_t qk_pos_emb_head_dim; /* ... that do, of a key the same in all heads;
+                                  * head_size is both */
+    int64_t v_head_dim;          /* of a head's value */
+    double latent_norm_epsilon;  /* of those rows' norms; 0: norm_epsilon */
     double clip_qkv;             /* queries, keys and values stay between this
                                   * and its negative; 0: as they are */
     double attn_logit_softcapping;  /* scores are c tanh(score / c); 0: as they
@@ -146,6 +157,9 @@ struct gpt_config {
                                   * tokens beside the experts; 0: none */
     bool moe_shared_expert_gate; /* ... which a gate of each token weighs */
     int64_t moe_router_score_function; /* enum gpt_router_score */
+    int64_t moe_router_num_groups; /* experts are in so many groups of
+                                  * neighbours, and those of a token are of */
+    int64_t moe_router_group_topk; /* ... so many of these; 0: of all */
     bool moe_router_pre_softmax; /* experts' weights are their scores, not
                                   * divided by those of the token's experts */
     bool moe_router_expert_bias; /* what is added to scores to choose by, and
@@ -171,6 +185,18 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
 /* ceil(vocab / (divisible_by * tp)) * divisible_by * tp. */
 int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by,
                                 int64_t tp);
+
+/* True where keys and values are made of a row of few numbers. */
+static inline bool gpt_config_is_latent(const struct gpt_config *c)
+{
+    return c->kv_lora_rank > 0;
+}
+
+/* Elements of a head's value: those of its key, but in latent attention. */
+static inline int64_t gpt_config_value_size(const struct gpt_config *c)
+{
+    return gpt_config_is_latent(c) ? c->v_head_dim : c->head_size;
+}
 
 /* How many elements of a head rotary positions turn; an even number. */
 int64_t gpt_config_rotary(const struct gpt_config *c);

@@ -11,7 +11,9 @@
  * has to be a hair above it, not below. */
 int64_t gpt_config_rotary(const struct gpt_config *c)
 {
-    return (int64_t)((double)c->head_size * c->rotary_percent);
+    return gpt_config_is_latent(c)
+               ? c->qk_pos_emb_head_dim
+               : (int64_t)((double)c->head_size * c->rotary_percent);
 }
 
 /* In float, whatever the type of activations: transformers rounds the factor to

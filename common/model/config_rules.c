@@ -157,6 +157,8 @@ static int check_experts(const struct gpt_config *c, int status,
                      c->moe_layer_freq > 0 || c->moe_dense_layers > 0 ||
                      c->moe_shared_expert_intermediate_size > 0 ||
                      c->moe_router_score_function > 0 ||
+                     c->moe_router_num_groups > 0 ||
+                     c->moe_router_group_topk > 0 ||
                      c->moe_router_pre_softmax || c->moe_router_expert_bias ||
                      c->moe_router_topk_scaling_factor > 0 ||
                      c->moe_aux_loss_coeff > 0 || c->moe_z_loss_coeff > 0;
@@ -170,6 +172,18 @@ static int check_experts(const struct gpt_config *c, int status,
          "num_experts needs moe_router_topk, the experts of a token"},
         {c->moe_router_topk > c->num_experts,
          "moe_router_topk is above num_experts"},
+        {(c->moe_router_num_groups > 0) != (c->moe_router_group_topk > 0),
+         "moe_router_num_groups and moe_router_group_topk need each other"},
+        {c->moe_router_num_groups > 0 &&
+             c->num_experts % c->moe_router_num_groups != 0,
+         "num_experts is no multiple of moe_router_num_groups"},
+        {c->moe_router_group_topk > c->moe_router_num_groups,
+         "moe_router_group_topk is above moe_router_num_groups"},
+        {c->moe_router_num_groups > 0 &&
+             c->moe_router_topk * c->moe_router_num_groups >
+                 c->moe_router_group_topk * c->num_experts,
+         "moe_router_topk is above the experts of moe_router_group_topk "
+         "groups"},
         {c->num_experts > 0 && c->moe_ffn_hidden_size == 0,
          "num_experts needs moe_ffn_hidden_size"},
         {c->num_experts > 0 && gpt_config_expert_layers(c) == 0,
@@ -184,6 +198,56 @@ static int check_experts(const struct gpt_config *c, int status,
          "num_experts excludes activation xielu"},
         {c->num_experts > 0 && c->parallel_blocks,
          "num_experts excludes parallel_blocks"},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(rules); i++)
+        if (rules[i].broken)
+            return gpt_fail(err, status, "%s: %s", what, rules[i].rule);
+    return GPT_OK;
+}
+
+/* Latent attention has heads, norms and biases of its own: what is about those
+ * of other attention would change nothing. */
+static int check_latent(const struct gpt_config *c, int status,
+                        const char *what, struct gpt_err *err)
+{
+    const bool latent = gpt_config_is_latent(c);
+    const bool any = c->q_lora_rank > 0 || c->qk_head_dim > 0 ||
+                     c->qk_pos_emb_head_dim > 0 || c->v_head_dim > 0 ||
+                     c->latent_norm_epsilon > 0;
+    const struct {
+        bool broken;
+        const char *rule;
+    } rules[] = {
+        {any && !latent,
+         "q_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim and "
+         "latent_norm_epsilon need kv_lora_rank: they are of latent attention"},
+        {latent && (c->qk_head_dim == 0 || c->qk_pos_emb_head_dim == 0 ||
+                    c->v_head_dim == 0),
+         "kv_lora_rank needs qk_head_dim, qk_pos_emb_head_dim and v_head_dim"},
+        {latent && c->head_size != c->qk_head_dim + c->qk_pos_emb_head_dim,
+         "kv_lora_rank needs a head_size of qk_head_dim + "
+         "qk_pos_emb_head_dim"},
+        {latent && c->v_head_dim > c->head_size,
+         "v_head_dim is above qk_head_dim + qk_pos_emb_head_dim"},
+        {latent && c->num_query_groups != c->num_attention_heads,
+         "kv_lora_rank excludes num_query_groups: every head has a key and a "
+         "value of its own"},
+        {latent && c->position_embedding != GPT_POSITION_ROPE,
+         "kv_lora_rank needs position_embedding rope"},
+        {latent && c->normalization != GPT_RMSNORM,
+         "kv_lora_rank needs normalization RMSNorm"},
+        {latent && c->no_norm_weight,
+         "kv_lora_rank excludes no_norm_weight"},
+        {latent && c->rotary_percent != 1.0,
+         "kv_lora_rank excludes rotary_percent: qk_pos_emb_head_dim says what "
+         "turns"},
+        {latent && (c->qkv_bias ||
+                    !(c->no_linear_bias || c->no_attention_bias)),
+         "kv_lora_rank needs no_linear_bias or no_attention_bias, without "
+         "qkv_bias: latent attention has no biases"},
+        {latent && (c->qk_norm || c->clip_qkv > 0),
+         "kv_lora_rank excludes qk_norm and clip_qkv"},
     };
 
     for (size_t i = 0; i < GPT_COUNT(rules); i++)
@@ -260,6 +324,7 @@ int gpt_config_check(const struct gpt_config *c, int status, const char *what,
     GPT_TRY(check_scaling(c, status, what, err));
     GPT_TRY(check_places(c, status, what, err));
     GPT_TRY(check_details(c, status, what, err));
+    GPT_TRY(check_latent(c, status, what, err));
     GPT_TRY(check_experts(c, status, what, err));
     if (c->padded_vocab_size < c->vocab_size)
         return gpt_fail(err, status,

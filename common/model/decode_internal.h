@@ -36,6 +36,7 @@ enum gpt_decode_buffer {
     GPT_DECODE_EXPERT_IN,
     GPT_DECODE_EXPERT_PAIRS, /* with tensor parallel ranks: of all ranks, */
     GPT_DECODE_EXPERT_SAME,  /* ... and their numbers, in order */
+    GPT_DECODE_LATENT, /* of latent attention, all that it has */
     GPT_DECODE_KEYS,
     GPT_DECODE_VALUES,
     /* with other ranks */
@@ -80,7 +81,9 @@ struct gpt_decoder {
     struct gpt_layer *layers;
     struct gpt_roles outer; /* what is outside layers */
     void *buffers[GPT_DECODE_BUFFERS];
-    struct gpt_expert_acts experts; /* in them, of one layer at a time */
+    struct gpt_latent_acts latent; /* in them, of one layer at a time */
+    struct gpt_latent_work latent_work;
+    struct gpt_expert_acts experts;
     struct gpt_expert_work expert_work;
     int32_t *length; /* (slots) tokens held; of the first rank, as these: */
     /* (slots, positions) and (slots): all tokens of a text, and whether its

@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "model/abilities.h"
 #include "model/experts.h"
+#include "model/latent.h"
 
 static const char *const buffer_names[GPT_DECODE_BUFFERS] = {
     [GPT_DECODE_RESIDUAL] = "residual stream",
@@ -27,6 +28,7 @@ static const char *const buffer_names[GPT_DECODE_BUFFERS] = {
     [GPT_DECODE_EXPERT_IN] = "experts' activations",
     [GPT_DECODE_EXPERT_PAIRS] = "outputs of experts",
     [GPT_DECODE_EXPERT_SAME] = "numbers of experts' outputs",
+    [GPT_DECODE_LATENT] = "latent attention",
     [GPT_DECODE_KEYS] = "key cache",
     [GPT_DECODE_VALUES] = "value cache",
     [GPT_DECODE_GATHERED] = "columns of other ranks",
@@ -86,6 +88,29 @@ static int64_t experts_bytes(const struct gpt_decoder_options *o)
                                      NULL);
 }
 
+/* Lays out what latent attention has, or with base NULL counts its bytes. */
+static int64_t lay_latent(const struct gpt_decoder_options *o,
+                          struct gpt_latent_acts *acts,
+                          struct gpt_latent_work *work, char *base)
+{
+    const struct gpt_widths w = gpt_widths_of(o->config, tp_size(o));
+    const int64_t n = gpt_decoder_rows(o);
+    int64_t at = gpt_latent_lay_products(acts, &w, n, o->act, base);
+
+    at += gpt_latent_lay_normed(acts, &w, n, o->act, base ? base + at : NULL);
+    return at + gpt_latent_lay_work(work, &w, n, o->act, false,
+                                    base ? base + at : NULL);
+}
+
+static int64_t latent_bytes(const struct gpt_decoder_options *o)
+{
+    struct gpt_latent_acts acts;
+    struct gpt_latent_work work;
+
+    return gpt_config_is_latent(o->config) ? lay_latent(o, &acts, &work, NULL)
+                                           : 0;
+}
+
 /* Bytes of every buffer; false when a product overflows. The same numbers
  * predict and allocate. */
 static bool buffer_bytes(const struct gpt_decoder_options *o,
@@ -134,6 +159,7 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
         /* their numbers, and two */
         [GPT_DECODE_EXPERT_SAME] = {exchanged > 0 ? exchanged + 2 : 0, 1,
                                     sizeof(int32_t)},
+        [GPT_DECODE_LATENT] = {1, latent_bytes(o), 1},
         [GPT_DECODE_KEYS] = {cache_rows, w.keys, cached},
         [GPT_DECODE_VALUES] = {cache_rows, w.keys, cached},
         [GPT_DECODE_GATHERED] = {shared, gpt_max_i64(widest, w.hidden), act},
@@ -357,6 +383,9 @@ int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,
     GPT_TRY_GOTO(status, alloc_host(d, o, err), fail);
     GPT_TRY_GOTO(status, be->queue_open(be, &d->q, err), fail);
     GPT_TRY_GOTO(status, alloc_device(d, o, err), fail);
+    if (gpt_config_is_latent(o->config))
+        lay_latent(o, &d->latent, &d->latent_work,
+                   d->buffers[GPT_DECODE_LATENT]);
     GPT_TRY_GOTO(status, open_experts(d, o, err), fail);
     bind_weights(d, o, weights);
     d->opened = true;

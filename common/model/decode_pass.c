@@ -123,6 +123,7 @@ static void run_layers(struct gpt_decoder *d, struct gpt_pass *pass,
         .att = d->buffers[GPT_DECODE_ATTENTION],
         .pre = d->buffers[GPT_DECODE_FFN_IN],
         .activated = d->buffers[GPT_DECODE_FFN],
+        .latent = d->latent,
         .experts = d->experts,
     };
 
@@ -297,6 +298,7 @@ static void run_block(struct gpt_decoder *d, float *logits)
         .positions = d->buffers[GPT_DECODE_POSITIONS],
         .is_long = m->is_long,
         .work.x = d->buffers[GPT_DECODE_BLOCK],
+        .work.latent = d->latent_work,
         .work.experts = d->expert_work,
     };
 

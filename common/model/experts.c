@@ -25,6 +25,11 @@ static struct gpt_router route_op(const struct gpt_layer *layer,
         .n = pass->n,
         .e = c->num_experts,
         .k = c->moe_router_topk,
+        .groups = c->moe_router_num_groups,
+        .group_topk = c->moe_router_group_topk,
+        /* as DeepSeek has it: V3 adds up two scores, V2 takes one */
+        .group_best =
+            c->moe_router_score_function == GPT_SCORE_SIGMOID ? 2 : 1,
         .sigmoid = c->moe_router_score_function == GPT_SCORE_SIGMOID,
         .whole = c->moe_router_pre_softmax,
         .scaling = c->moe_router_topk_scaling_factor > 0
@@ -170,7 +175,8 @@ static void shared_forward(const struct gpt_layer *layer,
         return;
     if (acts->experts.gate)
         score(layer, pass, GPT_SHARED_ROUTER, 1, x, acts->experts.gate);
-    gpt_linear_wide(pass, &layer->w, &parts, x, acts->pre);
+    gpt_linear_wide(pass, &layer->w, &parts, pass->widths.hidden, x,
+                    acts->pre);
     activate_shared(pass, acts);
 }
 

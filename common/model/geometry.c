@@ -22,6 +22,11 @@ struct gpt_widths gpt_widths_of(const struct gpt_config *c, int64_t tp)
     w.attention = w.heads * c->head_size;
     w.keys = w.groups * c->head_size;
     w.qkv = w.attention + 2 * w.keys;
+    w.values = w.heads * gpt_config_value_size(c);
+    w.q_rank = c->q_lora_rank;
+    w.kv_rank = c->kv_lora_rank;
+    w.turned = c->qk_pos_emb_head_dim;
+    w.kv_up = w.heads * (c->qk_head_dim + c->v_head_dim);
     w.ffn_in = gpt_widths_before(c, w.ffn);
     w.expert_in = gpt_widths_before(c, w.expert);
     w.shared_in = gpt_widths_before(c, w.shared);
@@ -33,6 +38,19 @@ struct gpt_widths gpt_widths_of(const struct gpt_config *c, int64_t tp)
 int64_t gpt_widths_before(const struct gpt_config *c, int64_t ffn)
 {
     return c->gated ? 2 * ffn : ffn;
+}
+
+double gpt_widths_attention_weights(const struct gpt_widths *w)
+{
+    const double c = (double)w->hidden, attention = (double)w->attention;
+    const double output = c * (double)w->values;
+
+    if (w->kv_rank == 0)
+        return c * (double)w->qkv + output;
+    return output + c * (double)(w->kv_rank + w->turned) +
+           (double)w->kv_rank * (double)w->kv_up +
+           (w->q_rank > 0 ? (double)w->q_rank * (c + attention)
+                          : c * attention);
 }
 
 /* A model may have experts in every layer: its dense width is then only what a
@@ -148,15 +166,17 @@ static double mean_keys(int64_t window, int64_t seq_length)
 double gpt_flops_per_token(const struct gpt_config *c, int64_t seq_length)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
-    const double h = (double)w.hidden, attention = (double)w.attention;
+    const double h = (double)w.hidden;
     const double layers =
-        (double)c->num_layers * h * ((double)w.qkv + attention) +
+        (double)c->num_layers * gpt_widths_attention_weights(&w) +
         h * (double)gpt_widths_feed_forwards(c);
     double keys = 0;
 
-    /* scores and values are two products; layers may have a window in turns */
+    /* layers may have a window in turns */
     for (int64_t l = 0; l < c->num_layers; l++)
-        keys += 2 * mean_keys(gpt_config_window(c, l, seq_length), seq_length);
-    /* a product is multiplications and additions; backward is two products */
-    return 3 * 2 * (layers + attention * keys + h * (double)w.vocab);
+        keys += mean_keys(gpt_config_window(c, l, seq_length), seq_length);
+    /* scores are one product, sums of values another; a product is
+     * multiplications and additions; backward is two products */
+    return 3 * 2 * (layers + (double)(w.attention + w.values) * keys +
+                    h * (double)w.vocab);
 }

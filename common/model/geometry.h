@@ -18,6 +18,15 @@ struct gpt_widths {
     int64_t attention; /* heads * D: attention's output */
     int64_t keys;      /* groups * D: keys, and as many values */
     int64_t qkv;       /* attention + 2 keys: output of linear_qkv */
+    int64_t values;    /* heads * the size of a value: input of linear_proj,
+                        * smaller than attention's output where a value is
+                        * smaller than a key */
+    int64_t q_rank;    /* of latent attention, else 0: the row that queries are
+                        * made of, 0 where that is C; never cut, as the next */
+    int64_t kv_rank;   /* ... keys and values */
+    int64_t turned;    /* what all heads' keys share */
+    int64_t kv_up;     /* heads * what a key and a value have of their own:
+                        * output of linear_kv_up_proj */
     int64_t ffn_in;    /* output of linear_fc1, before the activation */
     int64_t ffn;       /* what the activation makes of it: input of fc2 */
     int64_t vocab;     /* rows of the word table, dummies included */
@@ -37,6 +46,10 @@ int64_t gpt_widths_widest(const struct gpt_config *c,
 
 /* c is complete. tp divides what gpt_widths_check() asks for; 1: the whole. */
 struct gpt_widths gpt_widths_of(const struct gpt_config *c, int64_t tp);
+
+/* Elements of a layer's matrices of attention, which a token meets once each.
+ */
+double gpt_widths_attention_weights(const struct gpt_widths *w);
 
 /* Rows of C that a token meets in the feed-forward of a layer (its global
  * number), those of both products of its experts alone: what its operations and

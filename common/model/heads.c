@@ -201,6 +201,44 @@ void gpt_heads_backward(const struct gpt_layer *layer,
                            (float)pass->config->clip_qkv, pass->act);
 }
 
+/* ---- values that are smaller than keys ---- */
+
+/* In the rows of attention zeros follow each head's value (struct gpt_latent),
+ * and so they do in its output. */
+const void *gpt_heads_values(const struct gpt_pass *pass,
+                             const struct gpt_layer_acts *acts)
+{
+    const struct gpt_config *c = pass->config;
+    void *values = pass->work.latent.values;
+
+    if (!values)
+        return acts->att;
+    pass->be->fit_columns(pass->q, values, gpt_config_value_size(c), acts->att,
+                          c->head_size, pass->n * pass->widths.heads,
+                          pass->act);
+    return values;
+}
+
+void *gpt_heads_dvalues(const struct gpt_pass *pass)
+{
+    void *values = pass->work.latent.values;
+
+    return values ? values : pass->work.dy;
+}
+
+void gpt_heads_spread(const struct gpt_pass *pass)
+{
+    const struct gpt_config *c = pass->config;
+    const void *values = pass->work.latent.values;
+
+    if (values)
+        pass->be->fit_columns(pass->q, pass->work.dy, c->head_size, values,
+                              gpt_config_value_size(c),
+                              pass->n * pass->widths.heads, pass->act);
+}
+
+/* ---- attention ---- */
+
 /* Attends for the texts of one run in one call; runs follow each other in the
  * rows. */
 static void attend_run(const struct gpt_pass *pass, const struct gpt_attn *attn,

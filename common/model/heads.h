@@ -18,6 +18,13 @@ void gpt_heads_make_again(const struct gpt_layer *layer,
 void gpt_heads_backward(const struct gpt_layer *layer,
                         const struct gpt_pass *pass,
                         const struct gpt_layer_acts *acts);
+/* The rows (N, H values) that the product after attention takes: acts->att, or
+ * its columns that are values. */
+const void *gpt_heads_values(const struct gpt_pass *pass,
+                             const struct gpt_layer_acts *acts);
+/* Where the gradient of those rows goes; and work.dy (N, H D) from it. */
+void *gpt_heads_dvalues(const struct gpt_pass *pass);
+void gpt_heads_spread(const struct gpt_pass *pass);
 /* acts->att (N, H D): over the block itself, or over the cache. */
 void gpt_heads_attend(const struct gpt_layer *layer,
                       const struct gpt_pass *pass,

@@ -15,6 +15,7 @@
 
 #include "model/experts.h"
 #include "model/heads.h"
+#include "model/latent.h"
 #include "model/linear.h"
 #include "model/norm_site.h"
 
@@ -35,7 +36,7 @@ void gpt_layer_bind(struct gpt_layer *layer, const struct gpt_flat *flat,
                     int64_t number, void *weights, enum gpt_dtype act,
                     float *const *gradients, uint64_t seed)
 {
-    layer->bucket = gpt_flat_find(flat, GPT_QKV_WEIGHT, number)->bucket;
+    layer->bucket = gpt_flat_find(flat, GPT_PROJ_WEIGHT, number)->bucket;
     layer->number = number;
     gpt_roles_bind(&layer->w, flat, number, weights, act);
     if (gradients)
@@ -182,7 +183,8 @@ static void feed_forward(const struct gpt_layer *layer,
                         acts->activated);
         return;
     }
-    gpt_linear_wide(pass, &layer->w, &parts, x, acts->pre);
+    gpt_linear_wide(pass, &layer->w, &parts, pass->widths.hidden, x,
+                    acts->pre);
     activate(layer, pass, acts);
 }
 
@@ -199,6 +201,15 @@ static void multiply_output(const struct gpt_pass *pass)
                         pass->rows * pass->widths.hidden, factor, pass->act);
 }
 
+/* The product that takes attention's output. */
+static void project(const struct gpt_layer *layer, const struct gpt_pass *pass,
+                    const struct gpt_layer_acts *acts)
+{
+    gpt_linear_partial(pass, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
+                       pass->widths.values, gpt_heads_values(pass, acts),
+                       false);
+}
+
 /* Computes attention's output in work.x, for the second norm to add. */
 static void add_attention(const struct gpt_layer *layer,
                           const struct gpt_pass *pass,
@@ -206,12 +217,26 @@ static void add_attention(const struct gpt_layer *layer,
 {
     const struct gpt_pass own = gpt_output_pass(pass, &acts->post1);
 
-    gpt_linear_partial(&own, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
-                       pass->widths.attention, acts->att, false);
+    project(layer, &own, acts);
     gpt_linear_sum(&own);
     gpt_linear_add_bias(&own, &layer->w, GPT_PROJ_BIAS);
     multiply_output(pass);
     gpt_output_normed(pass, post_site1(layer, acts));
+}
+
+/* Computes acts->qkv from the normed rows y. */
+static void make_qkv(const struct gpt_layer *layer, const struct gpt_pass *pass,
+                     const struct gpt_layer_acts *acts, void *y)
+{
+    const struct gpt_linear qkv =
+        gpt_linear_one(GPT_QKV_WEIGHT, GPT_QKV_BIAS, pass->widths.qkv);
+    const void *x = gpt_pass_gather(pass, y);
+
+    if (gpt_config_is_latent(pass->config))
+        gpt_latent_forward(layer, pass, acts, x);
+    else
+        gpt_linear_wide(pass, &layer->w, &qkv, pass->widths.hidden, x,
+                        acts->qkv);
 }
 
 /* Computes the layer up to the activation. Where both blocks lie side by side
@@ -222,14 +247,11 @@ static void forward_to_activation(const struct gpt_layer *layer,
                                   const struct gpt_layer_acts *acts,
                                   const void *r, const struct gpt_rng *x_rng)
 {
-    const struct gpt_linear qkv =
-        gpt_linear_one(GPT_QKV_WEIGHT, GPT_QKV_BIAS, pass->widths.qkv);
     struct gpt_norm_site norm1 = site1(layer, pass, acts, x_rng);
     struct gpt_norm_site norm2 = site2(layer, pass, acts);
 
     gpt_norm_site_forward(pass, &norm1, r);
-    gpt_linear_wide(pass, &layer->w, &qkv,
-                    gpt_pass_gather(pass, acts->norm1.y), acts->qkv);
+    make_qkv(layer, pass, acts, acts->norm1.y);
     gpt_heads_make(layer, pass, acts);
     gpt_heads_attend(layer, pass, acts);
     if (!pass->config->parallel_blocks)
@@ -249,8 +271,7 @@ static void add_feed_forward(const struct gpt_layer *layer,
     const struct gpt_pass own = gpt_output_pass(pass, &acts->post2);
 
     if (parallel)
-        gpt_linear_partial(&own, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
-                           pass->widths.attention, acts->att, false);
+        project(layer, &own, acts);
     if (gpt_layer_has_experts(layer)) {
         gpt_experts_output(layer, &own, acts);
     } else {
@@ -407,12 +428,17 @@ static void attention_backward(const struct gpt_layer *layer,
     if (pass->selective)
         gpt_heads_attend(layer, pass, acts);
     backward_sum(layer, pass, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
-                 pass->widths.attention, acts->att, work->dy, NULL);
+                 pass->widths.values, gpt_heads_values(pass, acts),
+                 gpt_heads_dvalues(pass), NULL);
+    gpt_heads_spread(pass);
     pass->be->attn_bwd(pass->q, &attn, &attn_grad);
     gpt_heads_backward(layer, pass, acts);
     if (pass->selective)
         gpt_norm_site_again(pass, norm1);
-    backward_wide(layer, pass, &qkv, acts->norm1.y);
+    if (gpt_config_is_latent(pass->config))
+        gpt_latent_backward(layer, pass, acts, acts->norm1.y);
+    else
+        backward_wide(layer, pass, &qkv, acts->norm1.y);
 }
 
 /* Where blocks lie side by side, work.x, the gradient of their sum, is that of

@@ -36,6 +36,14 @@ struct gpt_expert_acts {
     float *gate;     /* (N): of the feed-forward beside experts, or NULL */
 };
 
+/* What one microbatch keeps of latent attention: the rows of few numbers that
+ * queries, and keys and values, are made of, before their norms and after. */
+struct gpt_latent_acts {
+    void *q_down, *kv_down;   /* (N, Rq), (N, Rkv) act */
+    void *q, *kv;             /* the same, normed */
+    float *q_rstd, *kv_rstd;  /* (N) */
+};
+
 /* What one microbatch keeps of a layer. Layers may share what backward computes
  * again. */
 struct gpt_layer_acts {
@@ -50,6 +58,7 @@ struct gpt_layer_acts {
     void *pre;        /* (N, F') act: fc1's output, before the activation */
     void *activated;  /* (N, F) act: after it; backward leaves its gradient
                        * there where the product does not take the slope */
+    struct gpt_latent_acts latent;
     struct gpt_expert_acts experts; /* beside which the last two are those of
                                      * the feed-forward of all tokens */
 };
@@ -69,6 +78,17 @@ struct gpt_expert_work {
     int32_t *ends;       /* (2): 0, N K */
 };
 
+/* Buffers of latent attention that all layers share. The first four are made
+ * forward, and hold the gradients of the same backward. */
+struct gpt_latent_work {
+    void *q, *kv;   /* (N, H D), (N, H (D's own of a key + of a value)) act */
+    void *turned;   /* (N, what turns of a key) act */
+    void *values;   /* (N, H values) act: attention's output as proj takes it,
+                     * where a value is smaller than D; else NULL */
+    void *dnormed;  /* (N, max(Rq, Rkv)) act: the rest is of backward */
+    void *dq_down, *dkv_down; /* (N, Rq), (N, Rkv) act */
+};
+
 /* Buffers shared by all layers; x is also what a block hands to the next norm
  * in forward, and its gradient in backward. */
 struct gpt_layer_work {
@@ -80,6 +100,7 @@ struct gpt_layer_work {
                    * gathered from all ranks */
     void *part;   /* (N, C) act: with sequence parallelism, this rank's part of
                    * a sum; `all` where there is no backward */
+    struct gpt_latent_work latent;
     struct gpt_expert_work experts;
     float *dots;   /* (N, 2): what their backward sums over the ranks */
     float *amax;   /* (GPT_N_LINEAR_TENSORS): of the linear layer at hand, where

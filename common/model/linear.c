@@ -116,10 +116,9 @@ static struct gpt_matmul forward_op(const struct gpt_pass *pass,
 
 /* Parts write columns of the same rows: `width` steps over the other part's. */
 void gpt_linear_wide(const struct gpt_pass *pass, const struct gpt_roles *w,
-                     const struct gpt_linear *parts, const void *x, void *y)
+                     const struct gpt_linear *parts, int64_t in, const void *x,
+                     void *y)
 {
-    const int64_t in = pass->widths.hidden;
-
     gpt_linear_measure(pass, w, parts, in, x, pass->n * in, NULL, 0);
     for (int i = 0; i < parts->n; i++) {
         const struct gpt_linear_part *part = &parts->part[i];
@@ -229,7 +228,7 @@ void gpt_linear_dx(const struct gpt_pass *pass, const struct gpt_roles *w,
             .c = dx,
             .act = pass->act,
             .c_type = pass->act,
-            .beta = i > 0 ? 1.0F : 0.0F,
+            .beta = parts->add || i > 0 ? 1.0F : 0.0F,
             .epilogue = pre ? GPT_EPI_DGELU : GPT_EPI_NONE,
             .aux = pre,
             .fp8 = factors(pass, w, GPT_LINEAR_DY, GPT_LINEAR_W),

@@ -14,11 +14,13 @@ struct gpt_linear_part {
     int64_t out, at;
 };
 
-/* Rows of outputs are `width` elements apart. */
+/* Rows of outputs are `width` elements apart. add: the gradient of the input is
+ * added to one that is there. */
 struct gpt_linear {
     struct gpt_linear_part part[2];
     int n;
     int64_t width;
+    bool add;
 };
 
 /* A layer of one weight: `out` outputs, and rows as long. */
@@ -26,7 +28,7 @@ static inline struct gpt_linear gpt_linear_one(enum gpt_param_role weight,
                                                enum gpt_param_role bias,
                                                int64_t out)
 {
-    return (struct gpt_linear){{{weight, bias, out, 0}}, 1, out};
+    return (struct gpt_linear){{{weight, bias, out, 0}}, 1, out, false};
 }
 
 /* The first product of a feed-forward of `ffn` elements after its activation;
@@ -57,9 +59,10 @@ void gpt_linear_measure(const struct gpt_pass *pass, const struct gpt_roles *w,
                         const void *x, int64_t n_x, const void *dy,
                         int64_t n_dy);
 
-/* y (N, width) = x (N, C) W^T + bias, part by part. */
+/* y (N, width) = x (N, in) W^T + bias, part by part. */
 void gpt_linear_wide(const struct gpt_pass *pass, const struct gpt_roles *w,
-                     const struct gpt_linear *parts, const void *x, void *y);
+                     const struct gpt_linear *parts, int64_t in, const void *x,
+                     void *y);
 
 /* The same of one part, with GELU: pre (N, out) is y before it. */
 void gpt_linear_gelu(const struct gpt_pass *pass, const struct gpt_roles *w,

@@ -67,6 +67,14 @@ enum gpt_param_role {
     GPT_Q_NORM_BIAS,
     GPT_K_NORM_WEIGHT,
     GPT_K_NORM_BIAS,
+    GPT_Q_DOWN, /* of latent attention, in place of those of QKV and heads */
+    GPT_Q_LATENT_NORM,
+    GPT_Q_UP,
+    GPT_Q_PROJ, /* ... where queries have no such row */
+    GPT_KV_DOWN,
+    GPT_KV_LATENT_NORM,
+    GPT_KV_UP,
+    GPT_K_TURNED,
     GPT_PROJ_WEIGHT,
     GPT_PROJ_BIAS,
     GPT_POST1_WEIGHT, /* norms of a block's output */

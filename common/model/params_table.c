@@ -12,7 +12,8 @@
 /* Which size of the model a dimension is; geometry.h has the numbers. */
 enum size {
     ONE, CHANNELS, HEAD, HEADS, GROUPS, QKV, ATTENTION, KEYS, FFN, VOCAB,
-    POSITIONS, EXPERTS, EXPERTS_IN, EXPERTS_OUT, EXPERT, SHARED,
+    POSITIONS, EXPERTS, EXPERTS_IN, EXPERTS_OUT, EXPERT, SHARED, VALUES,
+    Q_RANK, KV_RANK, KV_WIDTH, TURNED,
 };
 
 /* The layers that have a row: all, those of dense feed-forwards, or those of
@@ -121,6 +122,23 @@ static bool has_mlp_bias(const struct gpt_config *c)
     return has_linear_bias(c) && !c->no_mlp_bias;
 }
 
+/* DeepSeek's attention makes queries, keys and values by two products, by way of
+ * a row of few numbers; V2 Lite makes queries by one. */
+static bool has_qkv(const struct gpt_config *c)
+{
+    return !gpt_config_is_latent(c);
+}
+
+static bool has_q_rank(const struct gpt_config *c)
+{
+    return c->q_lora_rank > 0;
+}
+
+static bool has_q_alone(const struct gpt_config *c)
+{
+    return gpt_config_is_latent(c) && c->q_lora_rank == 0;
+}
+
 /* Qwen 2 has these biases and no others, GPT-Neo all others. */
 static bool has_qkv_bias(const struct gpt_config *c)
 {
@@ -209,7 +227,9 @@ static bool has_shared_gate(const struct gpt_config *c)
  * after a sum. heads_sum marks what a rank reads with its own columns alone:
  * norms of heads, and numbers of the activation; where all heads are normed
  * together, each has weights of its own, and goes with its rank. A router is
- * one of them: a rank has the gradients of its own experts' weights. The
+ * one of them: a rank has the gradients of its own experts' weights. So are the
+ * rows of few numbers that latent attention makes heads of: a rank has the
+ * gradients of its own heads. The
  * weights of residual blocks' outputs begin smaller, as each of them adds to
  * the stream. */
 static const struct kind kinds[] = {
@@ -233,7 +253,7 @@ static const struct kind kinds[] = {
      .sequence_sum = true, .present = has_norm1_bias},
     {IN_LAYER(QKV_WEIGHT, "self_attention.linear_qkv.weight", QKV, CHANNELS),
      .split = GPT_SPLIT_BY_GROUP, .init = GPT_INIT_NORMAL,
-     .first_write = GPT_FIRST_PRODUCT},
+     .first_write = GPT_FIRST_PRODUCT, .present = has_qkv},
     {IN_LAYER(QKV_BIAS, "self_attention.linear_qkv.bias", QKV, ONE),
      .split = GPT_SPLIT_BY_GROUP, .present = has_qkv_bias},
     {IN_LAYER(Q_NORM_WEIGHT, "self_attention.q_layernorm.weight", HEAD, ONE),
@@ -260,8 +280,37 @@ static const struct kind kinds[] = {
      .present = has_each_qk_norm},
     {IN_LAYER(K_NORM_BIAS, "self_attention.k_layernorm.bias", HEAD, ONE),
      .heads_sum = true, .present = has_qk_norm_bias},
+    {IN_LAYER(Q_DOWN, "self_attention.linear_q_down_proj.weight", Q_RANK,
+              CHANNELS),
+     .init = GPT_INIT_NORMAL, .first_write = GPT_FIRST_PRODUCT,
+     .heads_sum = true, .present = has_q_rank},
+    {IN_LAYER(Q_LATENT_NORM, "self_attention.q_layernorm.weight", Q_RANK, ONE),
+     .init = GPT_INIT_ONE, .heads_sum = true, .present = has_q_rank},
+    {IN_LAYER(Q_UP, "self_attention.linear_q_up_proj.weight", ATTENTION,
+              Q_RANK),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT, .present = has_q_rank},
+    {IN_LAYER(Q_PROJ, "self_attention.linear_q_proj.weight", ATTENTION,
+              CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT, .present = has_q_alone},
+    {IN_LAYER(KV_DOWN, "self_attention.linear_kv_down_proj.weight", KV_RANK,
+              CHANNELS),
+     .init = GPT_INIT_NORMAL, .first_write = GPT_FIRST_PRODUCT,
+     .heads_sum = true, .present = gpt_config_is_latent},
+    {IN_LAYER(KV_LATENT_NORM, "self_attention.kv_layernorm.weight", KV_RANK,
+              ONE),
+     .init = GPT_INIT_ONE, .heads_sum = true, .present = gpt_config_is_latent},
+    {IN_LAYER(KV_UP, "self_attention.linear_kv_up_proj.weight", KV_WIDTH,
+              KV_RANK),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT, .present = gpt_config_is_latent},
+    {IN_LAYER(K_TURNED, "self_attention.linear_k_pos_emb_proj.weight", TURNED,
+              CHANNELS),
+     .init = GPT_INIT_NORMAL, .first_write = GPT_FIRST_PRODUCT,
+     .heads_sum = true, .present = gpt_config_is_latent},
     {IN_LAYER(PROJ_WEIGHT, "self_attention.linear_proj.weight", CHANNELS,
-              ATTENTION),
+              VALUES),
      .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
      .first_write = GPT_FIRST_PRODUCT},
     {IN_LAYER(PROJ_BIAS, "self_attention.linear_proj.bias", CHANNELS, ONE),
@@ -389,6 +438,16 @@ static int64_t size_of(const struct gpt_config *c, enum size s)
         return w.expert;
     case SHARED:
         return w.shared;
+    case VALUES:
+        return w.values;
+    case Q_RANK:
+        return w.q_rank;
+    case KV_RANK:
+        return w.kv_rank;
+    case KV_WIDTH:
+        return w.kv_up;
+    case TURNED:
+        return w.turned;
     }
     return 0;
 }

@@ -1,6 +1,7 @@
 /* A stage's memory: which buffers there are, and their sizes. Read bind_work()
  * for what all layers share, then bind_slot() for what a microbatch keeps. */
 #include "model/experts.h"
+#include "model/latent.h"
 #include "model/linear.h"
 #include "model/stage_internal.h"
 
@@ -83,6 +84,13 @@ static void *take_pairs(const struct gpt_stage *s, struct gpt_binder *b,
                       gpt_dtype_bytes(s->o.exec.act));
 }
 
+/* A block of so many bytes, that something else lays out. */
+static void *take_bytes(struct gpt_binder *b, enum gpt_memory_kind kind,
+                        int64_t bytes)
+{
+    return take_block(b, kind, 1, bytes, 1);
+}
+
 /* Tables of the router are small, and are kept with its logits, from which
  * backward computes scores again. */
 static void bind_experts(const struct gpt_stage *s, struct gpt_binder *b,
@@ -91,8 +99,45 @@ static void bind_experts(const struct gpt_stage *s, struct gpt_binder *b,
     const struct gpt_config *c = s->o.config;
     const int64_t bytes = gpt_experts_lay_out(a, c, s->rows.n, NULL);
 
-    gpt_experts_lay_out(a, c, s->rows.n, take_block(b, kind, 1, bytes, 1));
+    gpt_experts_lay_out(a, c, s->rows.n, take_bytes(b, kind, bytes));
     a->pre = take_pairs(s, b, kind, s->widths.expert_in);
+}
+
+static void bind_latent_products(const struct gpt_stage *s,
+                                 struct gpt_binder *b,
+                                 enum gpt_memory_kind kind,
+                                 struct gpt_latent_acts *a)
+{
+    const int64_t n = s->rows.n;
+    const enum gpt_dtype act = s->o.exec.act;
+    const int64_t bytes =
+        gpt_latent_lay_products(a, &s->widths, n, act, NULL);
+
+    gpt_latent_lay_products(a, &s->widths, n, act, take_bytes(b, kind, bytes));
+}
+
+static void bind_latent_normed(const struct gpt_stage *s, struct gpt_binder *b,
+                               enum gpt_memory_kind kind,
+                               struct gpt_latent_acts *a)
+{
+    const int64_t n = s->rows.n;
+    const enum gpt_dtype act = s->o.exec.act;
+    const int64_t bytes = gpt_latent_lay_normed(a, &s->widths, n, act, NULL);
+
+    gpt_latent_lay_normed(a, &s->widths, n, act, take_bytes(b, kind, bytes));
+}
+
+static void bind_latent_work(struct gpt_stage *s, struct gpt_binder *b)
+{
+    const int64_t n = s->rows.n;
+    const enum gpt_dtype act = s->o.exec.act;
+    const bool backward = s->o.training;
+    struct gpt_latent_work *work = &s->work.latent;
+    const int64_t bytes =
+        gpt_latent_lay_work(work, &s->widths, n, act, backward, NULL);
+
+    gpt_latent_lay_work(work, &s->widths, n, act, backward,
+                        take_bytes(b, GPT_MEM_WORKSPACE, bytes));
 }
 
 /* What selective recomputation keeps of a layer, beside the residual stream in
@@ -106,6 +151,8 @@ static void bind_products(const struct gpt_stage *s, struct gpt_binder *b,
     if (!c->no_pre_norm)
         bind_statistics(s, b, kind, &a->norm1);
     a->qkv = take_all(s, b, kind, s->widths.qkv);
+    if (gpt_config_is_latent(c))
+        bind_latent_products(s, b, kind, &a->latent);
     /* two blocks side by side have one stream, and may have one norm */
     if (!c->parallel_blocks)
         a->norm2.r = take_rows(s, b, kind);
@@ -139,6 +186,8 @@ static void bind_derived(const struct gpt_stage *s, struct gpt_binder *b,
         (s->o.config->clip_qkv > 0 &&
          s->o.config->position_embedding == GPT_POSITION_ROPE))
         a->heads = take_all(s, b, kind, s->widths.qkv);
+    if (gpt_config_is_latent(s->o.config))
+        bind_latent_normed(s, b, kind, &a->latent);
     a->att = take_all(s, b, kind, s->widths.attention);
     a->lse = take_block(b, kind, s->rows.n, s->widths.heads, sizeof(float));
     a->norm2.y = gpt_stage_selective(s) || s->o.config->shared_norm ||
@@ -251,6 +300,8 @@ static size_t scratch_bytes(const struct gpt_stage *s)
     /* columns' sums of two biases with a gap between them come last */
     const size_t needs[] = {
         s->be->norm_scratch(pass.rows, s->widths.hidden),
+        s->be->norm_scratch(pass.n, gpt_max_i64(s->widths.q_rank,
+                                                s->widths.kv_rank)),
         s->be->attn_scratch(&attn),
         c->qk_norm ? s->be->head_norm_scratch(
                          pass.n, c->qk_norm_whole || c->qk_norm_each
@@ -350,6 +401,8 @@ static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
     if (s->o.config->num_experts > 0)
         s->work.experts.rows = take_pairs(s, b, GPT_MEM_WORKSPACE,
                                           s->widths.hidden);
+    if (gpt_config_is_latent(s->o.config))
+        bind_latent_work(s, b);
     if (s->o.training)
         bind_backward(s, b);
     bind_scratch(s, b);

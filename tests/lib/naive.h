@@ -60,19 +60,61 @@ static void naive_turn(const struct gpt_config *c, double *qkv, int64_t t,
                        int64_t n)
 {
     int64_t per = c->num_attention_heads / c->num_query_groups + 2;
-    int64_t d = c->head_size, half = d / 2;
+    int64_t d = c->head_size, turned = gpt_config_rotary(c);
+    int64_t step = c->rotary_interleaved ? 2 : 1;
+    int64_t other = c->rotary_interleaved ? 1 : turned / 2;
     double size = naive_size(c);
 
     for (int64_t h = 0; h < c->num_query_groups * per; h++)
-        for (int64_t i = 0; i < half && h % per < per - 1; i++) {
-            double *x = qkv + h * d + i, a = x[0], b = x[half];
-            double angle = (double)t * pow(c->rotary_base, -2.0 * (double)i /
-                                                               (double)d) /
+        for (int64_t i = 0; i < turned / 2 && h % per < per - 1; i++) {
+            double *x = qkv + h * d + i * step, a = x[0], b = x[other];
+            double angle = (double)t * pow(c->rotary_base,
+                                           -2.0 * (double)i /
+                                               (double)turned) /
                            naive_divisor(c, n, i);
 
             x[0] = (a * cos(angle) - b * sin(angle)) * size;
-            x[half] = (b * cos(angle) + a * sin(angle)) * size;
+            x[other] = (b * cos(angle) + a * sin(angle)) * size;
         }
+}
+
+/* Queries, keys and values of latent attention, from the normed row x, in the
+ * order of other attention: what turns first, zeros after a value. */
+static void naive_latent(const struct gpt_config *c, const struct gpt_roles *w,
+                         const double *x, double *qkv)
+{
+    const int64_t n = c->hidden_size, heads = c->num_attention_heads;
+    const int64_t d = c->head_size, nope = c->qk_head_dim;
+    const int64_t turned = c->qk_pos_emb_head_dim, own = nope + c->v_head_dim;
+    const int64_t rq = c->q_lora_rank, rkv = c->kv_lora_rank;
+    double *q_row = gpt_alloc((size_t)(rq + rkv + turned + heads * (d + own)),
+                              sizeof(*q_row));
+    double *kv_row = q_row + rq, *k = kv_row + rkv, *q = k + turned;
+    double *kv = q + heads * d;
+    struct gpt_config rows = *c;
+
+    if (c->latent_norm_epsilon > 0)
+        rows.norm_epsilon = c->latent_norm_epsilon;
+    if (rq > 0) {
+        naive_linear(x, w->at[GPT_Q_DOWN], NULL, n, rq, q_row);
+        naive_norm(q_row, w->at[GPT_Q_LATENT_NORM], NULL, rq, &rows, q_row);
+    }
+    naive_linear(rq > 0 ? q_row : x, w->at[rq > 0 ? GPT_Q_UP : GPT_Q_PROJ],
+                 NULL, rq > 0 ? rq : n, heads * d, q);
+    naive_linear(x, w->at[GPT_KV_DOWN], NULL, n, rkv, kv_row);
+    naive_norm(kv_row, w->at[GPT_KV_LATENT_NORM], NULL, rkv, &rows, kv_row);
+    naive_linear(kv_row, w->at[GPT_KV_UP], NULL, rkv, heads * own, kv);
+    naive_linear(x, w->at[GPT_K_TURNED], NULL, n, turned, k);
+    for (int64_t h = 0; h < heads; h++) {
+        double *to = qkv + h * 3 * d;
+
+        for (int64_t i = 0; i < d; i++) {
+            to[i] = q[h * d + (i < turned ? nope + i : i - turned)];
+            to[d + i] = i < turned ? k[i] : kv[h * own + i - turned];
+            to[2 * d + i] = i < c->v_head_dim ? kv[h * own + nope + i] : 0;
+        }
+    }
+    gpt_free(q_row);
 }
 
 /* One query head at position t over qkv rows 0..t. */
@@ -219,6 +261,40 @@ static void naive_scores(const struct gpt_config *c, double *score)
                        : exp(score[e]) / sum;
 }
 
+/* What a group of experts is chosen by. */
+static double naive_group(const struct gpt_config *c, const double *by,
+                          int64_t group)
+{
+    const int64_t each = c->num_experts / c->moe_router_num_groups;
+    double first = -INFINITY, second = -INFINITY;
+
+    for (int64_t e = group * each; e < (group + 1) * each; e++) {
+        second = fmax(second, fmin(first, by[e]));
+        first = fmax(first, by[e]);
+    }
+    return c->moe_router_score_function == GPT_SCORE_SIGMOID ? first + second
+                                                             : first;
+}
+
+/* Puts the experts of all but the best groups behind the others. */
+static void naive_groups(const struct gpt_config *c, double *by)
+{
+    const int64_t groups = c->moe_router_num_groups;
+    double *sums = gpt_alloc((size_t)groups + 1, sizeof(*sums));
+
+    for (int64_t g = 0; g < groups; g++)
+        sums[g] = naive_group(c, by, g);
+    for (int64_t e = 0; e < c->num_experts && groups > 0; e++) {
+        int64_t before = 0;
+
+        for (int64_t g = 0; g < groups; g++)
+            before += sums[g] > sums[e / (c->num_experts / groups)];
+        if (before >= c->moe_router_group_topk)
+            by[e] = -INFINITY;
+    }
+    gpt_free(sums);
+}
+
 /* Leaves the scores of the K experts of the largest, with their bias, and 0 of
  * the others. */
 static void naive_choose(const struct gpt_config *c, const float *bias,
@@ -229,6 +305,7 @@ static void naive_choose(const struct gpt_config *c, const float *bias,
 
     for (int64_t e = 0; e < c->num_experts; e++)
         by[e] = score[e] + (bias ? (double)bias[e] : 0);
+    naive_groups(c, by);
     for (int64_t e = 0; e < c->num_experts; e++) {
         int64_t before = 0;
 
@@ -296,7 +373,7 @@ static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
 {
     const struct gpt_config *c = &m->c;
     int64_t d = c->head_size, n = c->hidden_size, f = c->ffn_hidden_size;
-    int64_t heads = c->num_attention_heads * d;
+    int64_t heads = c->num_attention_heads * d, v = gpt_config_value_size(c);
     int64_t ld = heads + 2 * c->num_query_groups * d;
     struct gpt_roles w;
 
@@ -311,16 +388,19 @@ static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
         else
             naive_norm(x + i * n, w.at[GPT_NORM1_WEIGHT],
                        w.at[GPT_NORM1_BIAS], n, c, y);
-        naive_linear(y, w.at[GPT_QKV_WEIGHT], w.at[GPT_QKV_BIAS], n, ld,
-                     qkv + i * ld);
+        if (gpt_config_is_latent(c))
+            naive_latent(c, &w, y, qkv + i * ld);
+        else
+            naive_linear(y, w.at[GPT_QKV_WEIGHT], w.at[GPT_QKV_BIAS], n, ld,
+                         qkv + i * ld);
         naive_head_norms(c, &w, qkv + i * ld);
         naive_turn_layer(c, layer, qkv + i * ld, i, t);
     }
     for (int64_t i = 0; i < t; i++) {
         for (int64_t h = 0; h < c->num_attention_heads; h++)
-            naive_head(c, qkv, i, h, first_seen(c, layer, i), att + h * d);
-        naive_linear(att, w.at[GPT_PROJ_WEIGHT], w.at[GPT_PROJ_BIAS], heads, n,
-                     y);
+            naive_head(c, qkv, i, h, first_seen(c, layer, i), att + h * v);
+        naive_linear(att, w.at[GPT_PROJ_WEIGHT], w.at[GPT_PROJ_BIAS],
+                     c->num_attention_heads * v, n, y);
         if (c->post_norm)
             naive_norm(y, w.at[GPT_POST1_WEIGHT], w.at[GPT_POST1_BIAS], n, c,
                        y);

@@ -51,14 +51,14 @@ static struct gpt_config config(bool tied, int64_t groups)
  * 64 on any rank: gate and fc1 are two products. */
 enum variant {
     GPT2, LLAMA, NEOX, FALCON, GATED_BIASES, GEMMA2, OLMO2, BLOOM, OPT, GPTJ,
-    GRANITE, MIXTRAL, QWEN_MOE, N_VARIANTS
+    GRANITE, MIXTRAL, QWEN_MOE, DEEPSEEK, LATENT, N_VARIANTS
 };
 __attribute__((unused))
 static const char *const variant_names[] = {"gpt2", "llama", "neox", "falcon",
                                             "gated, with biases", "gemma2",
                                             "olmo2", "bloom", "opt", "gptj",
                                             "granite", "mixtral",
-                                            "qwen_moe"};
+                                            "qwen_moe", "deepseek", "latent"};
 
 /* Experts of four ranks; those of every second layer, with all that may be
  * beside them. */
@@ -86,6 +86,35 @@ static void make_experts(struct gpt_config *c, enum variant v)
     c->moe_z_loss_coeff = 0.01;
 }
 
+/* Latent attention, whose values are smaller than its keys, or as large, and
+ * whose queries are made of a row of few numbers, or are not; with experts of
+ * two of four groups, or without. */
+__attribute__((unused))
+static void make_latent(struct gpt_config *c, enum variant v)
+{
+    make_experts(c, QWEN_MOE);
+    c->num_query_groups = c->num_attention_heads;
+    c->kv_lora_rank = 10;
+    c->q_lora_rank = v == DEEPSEEK ? 9 : 0;
+    c->qk_head_dim = 3;
+    c->qk_pos_emb_head_dim = 2;
+    c->v_head_dim = v == DEEPSEEK ? 4 : 5;
+    c->head_size = 5;
+    c->rotary_interleaved = true;
+    c->latent_norm_epsilon = 1e-3;
+    if (v == DEEPSEEK) {
+        c->moe_router_num_groups = 4;
+        c->moe_router_group_topk = 2;
+        return;
+    }
+    c->num_experts = c->moe_router_topk = c->moe_ffn_hidden_size = 0;
+    c->moe_layer_freq = c->moe_shared_expert_intermediate_size = 0;
+    c->moe_router_score_function = 0;
+    c->moe_router_topk_scaling_factor = 0;
+    c->moe_router_expert_bias = c->moe_shared_expert_gate = false;
+    c->moe_aux_loss_coeff = c->moe_z_loss_coeff = 0;
+}
+
 __attribute__((unused))
 static void make_variant(struct gpt_config *c, enum variant v)
 {
@@ -100,6 +129,10 @@ static void make_variant(struct gpt_config *c, enum variant v)
         return;
     if (v == MIXTRAL || v == QWEN_MOE) {
         make_experts(c, v);
+        return;
+    }
+    if (v == DEEPSEEK || v == LATENT) {
+        make_latent(c, v);
         return;
     }
     if (v == BLOOM) {

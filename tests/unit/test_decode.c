@@ -583,6 +583,23 @@ static const struct {
       .moe_router_score_function = GPT_SCORE_SIGMOID,
       .moe_router_expert_bias = true, .moe_router_topk_scaling_factor = 2.5,
       .moe_shared_expert_intermediate_size = 32}},
+    {"deepseek_v3", 3, 32, 4, 4, 12, 40, 61, false, 290, GPT_POSITION_ROPE,
+     {EXPERTS, .num_experts = 12, .moe_router_topk = 3,
+      .moe_ffn_hidden_size = 32, .moe_dense_layers = 1,
+      .moe_router_num_groups = 4, .moe_router_group_topk = 2,
+      .moe_router_score_function = GPT_SCORE_SIGMOID,
+      .moe_router_expert_bias = true, .moe_router_topk_scaling_factor = 2.5,
+      .moe_shared_expert_intermediate_size = 32, .rotary_interleaved = true,
+      .kv_lora_rank = 20, .q_lora_rank = 18, .qk_head_dim = 8,
+      .qk_pos_emb_head_dim = 4, .v_head_dim = 7,
+      .latent_norm_epsilon = 1e-6}},
+    {"deepseek_v2, lite", 2, 30, 3, 3, 14, 40, 61, false, 40,
+     GPT_POSITION_ROPE,
+     {EXPERTS, .num_experts = 6, .moe_router_topk = 2,
+      .moe_ffn_hidden_size = 13, .moe_router_pre_softmax = true,
+      .moe_router_num_groups = 3, .moe_router_group_topk = 2,
+      .rotary_interleaved = true, .kv_lora_rank = 11, .qk_head_dim = 8,
+      .qk_pos_emb_head_dim = 6, .v_head_dim = 14}},
 };
 
 /* 12 positions of pretraining are within what the tests bring. */

@@ -66,6 +66,10 @@ static const struct parallel_case parallel_cases[] = {
      .recompute = GPT_RECOMPUTE_UNIFORM, .recompute_layers = 2},
     {.groups = 8, .b = 2, .t = 12, .variant = QWEN_MOE,
      .recompute = GPT_RECOMPUTE_SELECTIVE},
+    {.groups = 8, .b = 2, .t = 12, .variant = DEEPSEEK},
+    {.sequence = true, .groups = 8, .b = 2, .t = 12, .variant = LATENT},
+    {.sequence = true, .groups = 8, .b = 2, .t = 12, .variant = DEEPSEEK,
+     .recompute = GPT_RECOMPUTE_SELECTIVE},
     /* 2 ranks only, for the sake of time */
     {false, true, 4, 2, 12, GPT_RECOMPUTE_UNIFORM, 3,
      GPT_POSITION_LEARNED, GPT2},
@@ -81,7 +85,7 @@ static const struct parallel_case parallel_cases[] = {
      .recompute = GPT_RECOMPUTE_UNIFORM, .recompute_layers = 2},
 };
 
-enum { ALL_CASES = GPT_COUNT(parallel_cases), FIRST_CASES = 28 };
+enum { ALL_CASES = GPT_COUNT(parallel_cases), FIRST_CASES = 31 };
 
 /* What a rank found, for the parent. */
 struct finding {

@@ -247,6 +247,9 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_SIZE:
     case GPT_HF_HEAD_SIZE:
         return gpt_hf_read_size(r, key->name, item, to, err);
+    case GPT_HF_SIZE_OR_NONE:
+        *(int64_t *)to = 0;
+        return null ? GPT_OK : gpt_hf_read_size(r, key->name, item, to, err);
     case GPT_HF_RATE:
         return gpt_hf_read_number(r, key->name, item, to, err);
     case GPT_HF_FLAG:
@@ -355,7 +358,8 @@ static const char *value_of_none(const struct gpt_hf_reader *r,
     if (!cJSON_IsNull(find_item(r->json, key->name)))
         return key->def;
     if (key->kind == GPT_HF_BOS || key->kind == GPT_HF_EOS ||
-        key->kind == GPT_HF_CAP || key->kind == GPT_HF_WINDOW)
+        key->kind == GPT_HF_CAP || key->kind == GPT_HF_WINDOW ||
+        key->kind == GPT_HF_SIZE_OR_NONE)
         return "null";
     return key->kind == GPT_HF_SIZE &&
                    key->offset == offsetof(struct gpt_config, head_size)
@@ -454,6 +458,7 @@ static int parse_config(struct gpt_hf_reader *r, struct gpt_err *err)
     GPT_TRY(gpt_hf_settle_window(c, family, r->uses_window ? r->window : 0,
                                  r->layer_types, r->what, err));
     GPT_TRY(gpt_hf_settle_experts(r, err));
+    gpt_hf_settle_scores(r);
     if (family->in_quarters && c->num_attention_heads % 4 != 0)
         return gpt_fail(err, GPT_EDATA,
                         "%s: %lld heads are not four equal parts, which models "

@@ -67,6 +67,28 @@ static bool says_before(const struct gpt_hf_family *family)
     return false;
 }
 
+/* The two numbers of YaRN's in place of the factor that follows from them, for
+ * a class that multiplies scores by one of them, too: the second first, as the
+ * other follows from both. */
+static void add_sharpness(cJSON *json, const struct gpt_config *c)
+{
+    const double under = c->query_pre_attn_scalar > 0
+                             ? c->query_pre_attn_scalar
+                             : (double)c->head_size;
+    const double scores = pow((double)c->head_size / under, 0.25);
+    const double all = gpt_hf_sharpness_number(c->rotary_factor, scores);
+
+    if (all > 0)
+        cJSON_AddNumberToObject(json, "mscale_all_dim", all);
+    if (c->rotary_attention > 0 && all > 0)
+        cJSON_AddNumberToObject(
+            json, "mscale",
+            gpt_hf_sharpness_number(c->rotary_factor,
+                                    c->rotary_attention * scores));
+    else if (c->rotary_attention > 0)
+        cJSON_AddNumberToObject(json, "attention_factor", c->rotary_attention);
+}
+
 /* Numbers that a formula does not read are 0 in the model, and left out. */
 static cJSON *scaling_value(const struct gpt_config *c,
                             const struct gpt_hf_family *family)
@@ -100,9 +122,12 @@ static cJSON *scaling_value(const struct gpt_config *c,
         if ((v > 0 || (family->grows_queries &&
                        at == &c->rotary_query_growth)) &&
             at != &c->rotary_base && at != &c->rotary_percent &&
+            !(family->sharpens_scores && at == &c->rotary_attention) &&
             !(apart && n->offset == 0))
             cJSON_AddNumberToObject(json, n->name, v);
     }
+    if (family->sharpens_scores && c->rotary_scaling == GPT_SCALING_YARN)
+        add_sharpness(json, c);
     add_lists(json, c);
     cJSON_AddStringToObject(json, apart ? "type" : "rope_type",
                             gpt_rotary_scalings[c->rotary_scaling]);
@@ -300,6 +325,10 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_EACH:
     case GPT_HF_WIDTH:
         return cJSON_CreateNumber((double)*(const int64_t *)at);
+    case GPT_HF_SIZE_OR_NONE:
+        return *(const int64_t *)at > 0
+                   ? cJSON_CreateNumber((double)*(const int64_t *)at)
+                   : cJSON_CreateNull();
     case GPT_HF_HEAD_SIZE:
         return head_size_value(c);
     case GPT_HF_RATE:

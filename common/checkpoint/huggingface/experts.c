@@ -8,6 +8,7 @@
 #include <string.h>
 
 static const char dense[] = "dense", sparse[] = "sparse";
+static const char by_groups[] = "group_limited_greedy";
 
 /* ---- reading ---- */
 
@@ -60,6 +61,25 @@ static int read_shared(const struct gpt_hf_reader *r,
     return GPT_OK;
 }
 
+static int read_groups(const struct gpt_hf_reader *r, const char *key,
+                       const cJSON *item, int64_t *to, struct gpt_err *err)
+{
+    *to = 0;
+    return cJSON_IsNull(item) ? GPT_OK : gpt_hf_read_size(r, key, item, to, err);
+}
+
+static int read_method(const struct gpt_hf_reader *r, const char *key,
+                       const cJSON *item, bool *greedy, struct gpt_err *err)
+{
+    const char *name = cJSON_IsString(item) ? item->valuestring : "";
+
+    *greedy = strcmp(name, "greedy") == 0;
+    if (!*greedy && strcmp(name, by_groups) != 0)
+        return gpt_hf_refuse(r, key, item, "greedy or group_limited_greedy",
+                             err);
+    return GPT_OK;
+}
+
 int gpt_hf_read_experts(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
                         const cJSON *item, struct gpt_err *err)
 {
@@ -85,6 +105,14 @@ int gpt_hf_read_experts(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_SHARED:
     case GPT_HF_SHARED_OR_NONE:
         return read_shared(r, key, item, &e->shared, err);
+    case GPT_HF_GROUPS:
+        return read_groups(r, key->name, item, &r->c->moe_router_num_groups,
+                           err);
+    case GPT_HF_GROUP_TOP:
+        return read_groups(r, key->name, item, &r->c->moe_router_group_topk,
+                           err);
+    case GPT_HF_METHOD:
+        return read_method(r, key->name, item, &e->greedy, err);
     }
     return GPT_OK;
 }
@@ -164,6 +192,8 @@ int gpt_hf_settle_experts(struct gpt_hf_reader *r, struct gpt_err *err)
 
     if (c->num_experts == 0 || c->num_layers > GPT_LAYERS_EVERY)
         return GPT_OK;
+    if (r->experts.greedy)
+        c->moe_router_num_groups = c->moe_router_group_topk = 0;
     if (r->experts.shared > 0)
         c->moe_shared_expert_intermediate_size =
             r->experts.shared * c->moe_ffn_hidden_size;
@@ -201,6 +231,12 @@ static cJSON *types_value(const struct gpt_config *c)
     return list;
 }
 
+/* Classes cut the experts into groups in any case. */
+static cJSON *groups_value(int64_t groups)
+{
+    return cJSON_CreateNumber(groups > 0 ? (double)groups : 1);
+}
+
 /* Whole experts: another width makes another model of what is read again, and
  * so another family is looked for. */
 static cJSON *shared_value(const struct gpt_config *c)
@@ -229,6 +265,13 @@ cJSON *gpt_hf_experts_value(const struct gpt_hf_key *key,
     case GPT_HF_SHARED:
     case GPT_HF_SHARED_OR_NONE:
         return shared_value(c);
+    case GPT_HF_GROUPS:
+        return groups_value(c->moe_router_num_groups);
+    case GPT_HF_GROUP_TOP:
+        return groups_value(c->moe_router_group_topk);
+    case GPT_HF_METHOD:
+        return cJSON_CreateString(c->moe_router_num_groups > 0 ? by_groups
+                                                               : "greedy");
     }
     return NULL;
 }

@@ -16,6 +16,10 @@ enum gpt_hf_expert_key {
     GPT_HF_TYPES,  /* or a list says "sparse" of each, and not "dense". */
     GPT_HF_SHARED, /* The width of the shared feed-forward over an expert's, */
     GPT_HF_SHARED_OR_NONE, /* ... where there may be none. */
+    GPT_HF_GROUPS,    /* groups of experts, and how many a token's are of: 1 or
+                       * null where there are none; */
+    GPT_HF_GROUP_TOP,
+    GPT_HF_METHOD,    /* whether these count. */
 };
 
 /* What keys have said so far; zero is that of a class without such keys. */
@@ -24,6 +28,7 @@ struct gpt_hf_experts {
     int64_t from, upto; /* layers, from 0 on; upto is beyond the last, 0: all */
     const cJSON *without, *types; /* lists, or NULL */
     int64_t shared;               /* times the width of an expert */
+    bool greedy;                  /* groups do not count */
 };
 
 struct gpt_hf_reader;

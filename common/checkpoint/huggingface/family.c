@@ -433,6 +433,8 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt_hf_granite_shared, &gpt_hf_granite_hybrid_moe, &gpt_hf_mellum,
     &gpt_hf_hunyuan_moe, &gpt_hf_glm4_moe, &gpt_hf_dots1, &gpt_hf_solar_open,
     &gpt_hf_exaone_moe, &gpt_hf_hy_v3, &gpt_hf_minimax_m2, &gpt_hf_ernie_moe,
+    &gpt_hf_deepseek_v3, &gpt_hf_deepseek_v2, &gpt_hf_glm4_lite, &gpt_hf_youtu,
+    &gpt_hf_kimi_k2,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 

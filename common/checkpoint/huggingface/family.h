@@ -35,6 +35,8 @@ enum gpt_hf_order {
     GPT_HF_GATES,   /* ... or the first half of each one's rows, */
     GPT_HF_UPS,     /* ... or the second */
     GPT_HF_ONE_ROW, /* a vector, in a tensor of two */
+    GPT_HF_KV_ROWS, /* of latent attention: the first rows of a tensor, which */
+    GPT_HF_TURNED_ROWS, /* make keys and values; or its last, which turn */
 };
 
 /* A tensor, or one for each row or expert. name: after the family's prefix, '%'
@@ -65,6 +67,7 @@ enum gpt_hf_kind {
     GPT_HF_RATE, /* double, */
     GPT_HF_FLAG, /* bool, */
     GPT_HF_NOT,  /* the opposite of a bool */
+    GPT_HF_SIZE_OR_NONE, /* null for 0 */
     GPT_HF_HEAD_SIZE, /* head_size, written where it is not the width over the
                        * heads: classes look for it, and hardly a file has it */
     GPT_HF_ACTIVATION,
@@ -141,6 +144,8 @@ struct gpt_hf_family {
                          * "dynamic" with a number "alpha" */
     bool predicts;      /* files may have layers after the last one that predict
                          * further words, which the class leaves out, too */
+    bool sharpens_scores; /* the class multiplies scores by YaRN's number
+                           * mscale_all_dim: query_pre_attn_scalar */
     bool grows_queries; /* the class computes rotary_query_growth; without that
                          * number it fails */
     struct gpt_config base; /* what no key says */

@@ -9,9 +9,6 @@
  * as transformers does. */
 #include "checkpoint/huggingface/rows_experts.h"
 
-#define SIGMOID                                       \
-    .moe_router_score_function = GPT_SCORE_SIGMOID,   \
-    .moe_router_expert_bias = true
 /* What newer files say of all of them. */
 #define SIGMOID_NOTES                                 \
     KEY("num_nextn_predict_layers", UNUSED, "null"),  \

@@ -190,6 +190,9 @@ static int64_t outputs(const struct gpt_config *c,
         return expert_rows(p) / 2;
     case GPT_HF_ONE_ROW:
         return 1;
+    case GPT_HF_KV_ROWS:
+    case GPT_HF_TURNED_ROWS:
+        return c->kv_lora_rank + c->qk_pos_emb_head_dim;
     case GPT_HF_SAME:
     case GPT_HF_TRANSPOSED:
     case GPT_HF_CONV_QKV:
@@ -320,6 +323,8 @@ static struct run whole_run(const struct gpt_config *c,
         return (struct run){part * rows, 0, rows / 2};
     case GPT_HF_EXPERT_UP:
         return (struct run){part * rows + rows / 2, 0, rows / 2};
+    case GPT_HF_TURNED_ROWS:
+        return (struct run){0, c->kv_lora_rank, p->shape[0]};
     default:
         return (struct run){0, rule->order == GPT_HF_SECOND ? p->shape[0] : 0,
                             p->vocab_rows ? c->vocab_size : p->shape[0]};

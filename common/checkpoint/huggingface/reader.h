@@ -42,6 +42,8 @@ int gpt_hf_read_size(const struct gpt_hf_reader *r, const char *key,
                      const cJSON *item, int64_t *out,
                      struct gpt_err *err) GPT_MUST_USE;
 
+/* query_pre_attn_scalar of a class that multiplies scores by YaRN's number. */
+void gpt_hf_settle_scores(const struct gpt_hf_reader *r);
 /* An object of rotary scaling; one of two such objects; the positions of
  * pretraining beside it, where item NULL is absence; and how many elements of a
  * head turn. */

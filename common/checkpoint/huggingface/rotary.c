@@ -52,6 +52,33 @@ static double sharpness(double factor, double number)
     return factor > 1 ? 0.1 * number * log(factor) + 1 : 1;
 }
 
+/* To whole millionths where it is near: numbers of files are short. */
+double gpt_hf_sharpness_number(double factor, double size)
+{
+    const double x = factor > 1 ? (size - 1) / (0.1 * log(factor)) : 0;
+    const double near = round(x * 1e6) / 1e6;
+
+    return fabs(x - near) < 1e-9 ? near : x;
+}
+
+/* Classes of latent attention multiply scores by the square of that size. */
+void gpt_hf_settle_scores(const struct gpt_hf_reader *r)
+{
+    struct gpt_config *c = r->c;
+    const cJSON *object = gpt_json_member(r->json, "rope_parameters");
+    const cJSON *all;
+
+    if (!cJSON_IsObject(object))
+        object = gpt_json_member(r->json, "rope_scaling");
+    all = cJSON_GetObjectItemCaseSensitive(object, "mscale_all_dim");
+    if (!r->extra->family->sharpens_scores || !cJSON_IsNumber(all) ||
+        c->rotary_scaling != GPT_SCALING_YARN || !(all->valuedouble > 0))
+        return;
+    c->query_pre_attn_scalar =
+        (double)(c->qk_head_dim + c->qk_pos_emb_head_dim) /
+        pow(sharpness(c->rotary_factor, all->valuedouble), 4);
+}
+
 /* Only YaRN reads them: with another kind they would say something else. */
 static int read_sharpness(const struct gpt_hf_reader *r, const cJSON *object,
                           struct gpt_err *err)

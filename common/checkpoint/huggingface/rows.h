@@ -252,5 +252,8 @@ extern const struct gpt_hf_family gpt_hf_hunyuan_moe, gpt_hf_glm4_moe;
 extern const struct gpt_hf_family gpt_hf_dots1, gpt_hf_solar_open;
 extern const struct gpt_hf_family gpt_hf_exaone_moe, gpt_hf_hy_v3;
 extern const struct gpt_hf_family gpt_hf_minimax_m2, gpt_hf_ernie_moe;
+extern const struct gpt_hf_family gpt_hf_deepseek_v3, gpt_hf_kimi_k2;
+extern const struct gpt_hf_family gpt_hf_glm4_lite, gpt_hf_deepseek_v2;
+extern const struct gpt_hf_family gpt_hf_youtu;
 
 #endif

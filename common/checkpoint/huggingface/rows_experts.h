@@ -58,9 +58,16 @@ static const struct gpt_hf_rule stacked[] = {STACKED_EXPERTS};
     EXPERT_KEY("decoder_sparse_step", EVERY, "1"), \
     EXPERT_KEY("mlp_only_layers", BUT, "null"),    \
     NORM_TOP("false")
+/* DeepSeek's kind of routers. */
+#define SIGMOID                                       \
+    .moe_router_score_function = GPT_SCORE_SIGMOID,   \
+    .moe_router_expert_bias = true
 /* Factors, and a choice by groups of experts, of which there is one. */
 #define SCALED_TOP(name, def) \
     {name, NULL, GPT_HF_MULTIPLIER, def, AT(moe_router_topk_scaling_factor)}
+#define EXPERT_GROUPS(groups, top)                 \
+    EXPERT_KEY("n_group", GROUPS, groups),         \
+    EXPERT_KEY("topk_group", GROUP_TOP, top)
 #define ONE_GROUP                                  \
     KEY("n_group", MUST, "1"), KEY("topk_group", MUST, "1")
 
