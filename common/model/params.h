@@ -72,9 +72,9 @@ enum gpt_param_role {
     GPT_Q_UP,
     GPT_Q_PROJ, /* ... where queries have no such row */
     GPT_KV_DOWN,
+    GPT_K_TURNED,
     GPT_KV_LATENT_NORM,
     GPT_KV_UP,
-    GPT_K_TURNED,
     GPT_PROJ_WEIGHT,
     GPT_PROJ_BIAS,
     GPT_POST1_WEIGHT, /* norms of a block's output */

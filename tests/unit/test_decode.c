@@ -233,7 +233,7 @@ static void test_cuts(struct model *m, struct gpt_quant_form form,
 
 /* Rows of products, in the order of calls. */
 static struct {
-    int64_t m[64], n;
+    int64_t m[160], n;
 } shapes;
 
 static void note_shape(struct gpt_queue *q, const struct gpt_matmul *op)

@@ -10,7 +10,7 @@
 
 /* Queries are made of a row of their own, or of the stream. */
 #define LATENT_QKV                                                           \
-    RULE(Q_UP, SAME, "layers.%.self_attn.q_proj.weight"),                    \
+    RULE(Q_PROJ, SAME, "layers.%.self_attn.q_proj.weight"),                  \
     RULE(Q_DOWN, SAME, "layers.%.self_attn.q_a_proj.weight"),                \
     RULE(Q_LATENT_NORM, SAME, "layers.%.self_attn.q_a_layernorm.weight"),    \
     RULE(Q_UP, SAME, "layers.%.self_attn.q_b_proj.weight"),                  \
