@@ -477,7 +477,6 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     MEANS("block-size", TRANSFORMERS, "--seq-length=%"),
     MEANS("config-name", TRANSFORMERS, "--config=%"),
     MEANS("model-name-or-path", TRANSFORMERS, "--load=% --finetune"),
-    ANSWER("multi-latent-attention", MEGATRON, LATENT),
     ANSWER("mtp-num-layers", MEGATRON, NEXT_TOKEN),
     ANSWER("apply-residual-connection-post-layernorm", MEGATRON,
            "the residual stream is taken before the norm of a layer"),

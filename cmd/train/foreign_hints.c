@@ -65,7 +65,7 @@
 #define PADDING "--pad-token-id says which token is padding"
 #define SKIPPED "--max-nan-iterations skips steps that are not finite"
 #define PREPARES "gpt-preprocess makes data sets of text, before the training"
-#define NO_GROUPS "a token's experts are chosen among all, not among groups"
+#define LATENT "--kv-lora-rank and what stands beside it"
 #define ONE_STREAM "a layer adds to one stream of activations"
 #define WITH_STEP "--save-interval N saves weights and the optimizer's state"
 
@@ -74,8 +74,6 @@ const struct gpt_foreign_option gpt_train_hints[] = {
      * that one sentence of foreign.c answers, are there */
     HINT("moe-router-bias-update-rate", MEGATRON,
          "--moe-router-expert-bias: training leaves the numbers as they are"),
-    HINT("moe-router-num-groups", MEGATRON, NO_GROUPS),
-    HINT("moe-router-group-topk", MEGATRON, NO_GROUPS),
     HINT("moe-pad-expert-input-to-capacity", MEGATRON, NO_CAPACITY),
     HINT("moe-*", MEGATRON,
          "--num-experts, --moe-router-topk and what stands beside them"),
@@ -97,15 +95,11 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("enable-mhc-connections", MEGATRON, ONE_STREAM),
     HINT("experimental-attention-variant", MEGATRON, NO_STATES),
     HINT("heterogeneous-layers-*", MEGATRON, ONE_SHAPE),
-    HINT("q-lora-rank", MEGATRON, LATENT),
-    HINT("kv-lora-rank", MEGATRON, LATENT),
-    HINT("qk-head-dim", MEGATRON, LATENT),
-    HINT("qk-pos-emb-head-dim", MEGATRON, LATENT),
-    HINT("v-head-dim", MEGATRON, LATENT),
     HINT("cache-mla-latents", MEGATRON, LATENT),
     HINT("mla-*", MEGATRON, LATENT),
     HINT("mscale", MEGATRON, "--rotary-attention-factor, with yarn"),
-    HINT("mscale-all-dim", MEGATRON, "--rotary-attention-factor, with yarn"),
+    HINT("mscale-all-dim", MEGATRON,
+         "--rotary-attention-factor and --query-pre-attn-scalar, with yarn"),
     HINT("mtp-*", MEGATRON, NEXT_TOKEN),
     HINT("fim-*", MEGATRON, AS_IT_IS),
     HINT("mask-prob", MEGATRON, NEXT_TOKEN),

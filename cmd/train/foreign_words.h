@@ -15,7 +15,6 @@
 #define FUSED "kernels are fused where that is faster, with the same result"
 #define DECODERS "models are decoders, without an encoder"
 #define NEXT_TOKEN "the model predicts the next token alone"
-#define LATENT "queries share keys and values in groups: --num-query-groups"
 #define FLOAT_SUMS "sums and softmax are computed in single precision"
 #define NORMAL "weights are drawn from a normal distribution: --init-method-std"
 #define NO_CAPACITY "no token is dropped, whatever its expert has to do"

@@ -19,7 +19,7 @@ struct gpt_train_options {
      * more than one field follows from (plan_model.c) */
     struct gpt_config model;
     int64_t max_position_embeddings, vocab_size;
-    bool group_query;
+    bool group_query, multi_latent_attention;
     const char *head_type; /* multihead, multiquery */
     const char *position_embedding_type; /* of gpt_train_positions */
     int64_t rotary_base, rotary_positions;

@@ -242,6 +242,24 @@ static int plan_heads(struct gpt_config *c, const struct gpt_train_options *o,
     return GPT_OK;
 }
 
+/* Sizes of Megatron-LM where latent attention is there and nothing else is
+ * said. Its classes turn neighbours, whatever --rotary-interleaved says. */
+static void plan_latent(struct gpt_config *c, const struct gpt_train_options *o)
+{
+    if (o->multi_latent_attention && c->kv_lora_rank == 0)
+        c->kv_lora_rank = 32;
+    if (o->multi_latent_attention)
+        c->rotary_interleaved = true;
+    if (!gpt_config_is_latent(c))
+        return;
+    if (c->qk_head_dim == 0)
+        c->qk_head_dim = 128;
+    if (c->qk_pos_emb_head_dim == 0)
+        c->qk_pos_emb_head_dim = 64;
+    if (c->v_head_dim == 0)
+        c->v_head_dim = 128;
+}
+
 /* The feed-forward's activation by its name, or by the names that papers gave
  * to activation and gate together. */
 static int plan_activation(struct gpt_config *c,
@@ -382,6 +400,7 @@ int gpt_train_plan_model(struct gpt_train_plan *p,
     GPT_TRY(plan_activation(c, o, args, err));
     GPT_TRY(plan_heads(c, o, args, err));
     GPT_TRY(plan_positions(c, o, args, err));
+    plan_latent(c, o);
     GPT_TRY(plan_vocabulary(p, o, err));
     /* fills what is 0; from here on the configuration is the model's */
     if (gpt_config_complete(c, o->make_vocab_size_divisible_by,

@@ -115,9 +115,9 @@ struct gpt_config {
                                   * (layer_list.h): every so many-th, or a list
                                   * with 0 */
     int64_t window_full_layers;  /* so do the first so many */
-    int64_t kv_lora_rank;        /* latent attention (DeepSeek-AI 2024): keys and
-                                  * values of all heads are made of a row of so
-                                  * many numbers; 0: they are not, and what
+    int64_t kv_lora_rank;        /* latent attention (DeepSeek-AI 2024): keys
+                                  * and values of all heads are made of a row of
+                                  * so many numbers; 0: they are not, and what
                                   * follows is 0 */
     int64_t q_lora_rank;         /* and queries of so many; 0: of the stream */
     int64_t qk_head_dim;         /* elements of a head's query and key that do

@@ -4,7 +4,6 @@
 
 #include "backend.h"
 #include "base/memory.h"
-#include "base/num.h"
 #include "model/config_rules.h"
 #include "model/factors.h"
 #include "model/layer_list.h"

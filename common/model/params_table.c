@@ -122,8 +122,8 @@ static bool has_mlp_bias(const struct gpt_config *c)
     return has_linear_bias(c) && !c->no_mlp_bias;
 }
 
-/* DeepSeek's attention makes queries, keys and values by two products, by way of
- * a row of few numbers; V2 Lite makes queries by one. */
+/* DeepSeek's attention makes queries, keys and values by two products each, by
+ * way of a row of few numbers; V2 Lite makes queries by one. */
 static bool has_qkv(const struct gpt_config *c)
 {
     return !gpt_config_is_latent(c);

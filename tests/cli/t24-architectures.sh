@@ -55,9 +55,18 @@ stablelm="$rope --rotary-percent 0.5 --swiglu --disable-bias-linear
 apertus="$rope --normalization RMSNorm --qk-layernorm --disable-bias-linear
 --activation-function xielu"
 biases="$rope --normalization RMSNorm --swiglu --no-mlp-bias"
+latents="$rope --rotary-interleaved --normalization RMSNorm --swiglu
+--disable-bias-linear --kv-lora-rank 12 --qk-head-dim 5 --qk-pos-emb-head-dim 4
+--latent-norm-epsilon 1e-6 --untie-embeddings-and-output-weights"
+deepseek2="$latents --v-head-dim 9"
+deepseek3="$latents --v-head-dim 6 --q-lora-rank 10 --num-experts 8
+--moe-router-topk 3 --moe-ffn-hidden-size 24 --moe-dense-layers 1
+--moe-shared-expert-intermediate-size 16 --moe-router-score-function sigmoid
+--moe-router-expert-bias --moe-router-num-groups 4 --moe-router-group-topk 2
+--moe-router-topk-scaling-factor 2.5"
 names='llama neox falcon gemma gemma2 olmo2 bloom opt qwen gptj granite cohere2
 phi4 ministral3 hunyuan gptneo olmo nanochat apertus stablelm
-biases'
+biases deepseek2 deepseek3'
 train() { # options...
     # shellcheck disable=SC2086 # options are words
     gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
@@ -431,6 +440,27 @@ refused 'rotary_long_factors has 1 factors, but rotary positions turn 2 pairs' \
 refused 'rotary_scaling longrope turns 129 pairs of a head: at most 128' \
     "$longrope --kv-channels 258 --rotary-short-factors 1
     --rotary-long-factors 1"
+latent="$rope --normalization RMSNorm --disable-bias-linear --kv-lora-rank 8"
+refused 'v_head_dim and latent_norm_epsilon need kv_lora_rank' --v-head-dim 4
+refused 'need kv_lora_rank: they are of latent attention' \
+    "--latent-norm-epsilon 1e-6"
+refused 'kv_lora_rank needs position_embedding rope' \
+    '--multi-latent-attention --normalization RMSNorm --disable-bias-linear'
+refused 'kv_lora_rank needs normalization RMSNorm' \
+    "$rope --disable-bias-linear --kv-lora-rank 8"
+refused 'kv_lora_rank needs no_linear_bias or no_attention_bias' \
+    "$rope --normalization RMSNorm --kv-lora-rank 8"
+refused 'kv_lora_rank needs no_linear_bias or no_attention_bias' \
+    "$latent --add-qkv-bias"
+refused 'kv_lora_rank excludes num_query_groups' "$latent --num-query-groups 1"
+refused 'needs a head_size of qk_head_dim + qk_pos_emb_head_dim' \
+    "$latent --kv-channels 8"
+refused 'v_head_dim is above qk_head_dim' \
+    "$latent --qk-head-dim 8 --qk-pos-emb-head-dim 4 --v-head-dim 13"
+refused 'kv_lora_rank excludes qk_norm and clip_qkv' "$latent --qk-layernorm"
+refused 'kv_lora_rank excludes rotary_percent' "$latent --rotary-percent 0.5"
+refused 'turn 3 of a head' "$latent --qk-pos-emb-head-dim 3"
+refused "--q-lora-rank: 'x'" "$latent --q-lora-rank x"
 refused '--squared-relu excludes' '--swiglu --squared-relu'
 refused '--attention-head-type multiquery has 1 query groups' \
     '--attention-head-type multiquery --num-query-groups 2'

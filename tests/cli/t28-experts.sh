@@ -176,6 +176,8 @@ done <<'END'
 --moe-shared-expert-intermediate-size 1.5
 --moe-shared-expert-gate maybe
 --moe-router-score-function tanh
+--moe-router-num-groups two
+--moe-router-group-topk 4097
 --moe-router-pre-softmax 2
 --moe-router-expert-bias 0.5
 --moe-router-topk-scaling-factor -1
@@ -191,6 +193,15 @@ refused 'at most 2147483647 pairs' --num-experts 16 --disable-bias-linear \
     --global-batch-size 16777216
 refused 'moe_router_topk is above num_experts' --num-experts 2 \
     --moe-router-topk 3 --disable-bias-linear
+refused 'moe_router_num_groups and moe_router_group_topk need each other' \
+    --num-experts 4 --disable-bias-linear --moe-router-num-groups 2
+refused 'num_experts is no multiple of moe_router_num_groups' --num-experts 4 \
+    --disable-bias-linear --moe-router-num-groups 3 --moe-router-group-topk 2
+refused 'moe_router_group_topk is above moe_router_num_groups' --num-experts 4 \
+    --disable-bias-linear --moe-router-num-groups 2 --moe-router-group-topk 3
+refused 'moe_router_topk is above the experts of moe_router_group_topk' \
+    --num-experts 8 --disable-bias-linear --moe-router-num-groups 4 \
+    --moe-router-group-topk 1 --moe-router-topk 3
 refused 'no layer has experts' --num-experts 2 --disable-bias-linear \
     --moe-dense-layers 12
 refused 'no layer has experts' --num-experts 2 --disable-bias-linear \

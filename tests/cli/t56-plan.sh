@@ -121,6 +121,25 @@ qwen3-30b-a3b 30532122624 48 2048 4096 512 (8*3*768+128) 151936 4096 48*2048
 falcon-40b 41303293952 60 8192 8192 512 2*32768 65024 2048 60*1024
 END
 
+# With latent attention: elements of its matrices, then of queries and values of
+# all heads.
+while read preset want L C attention both F V T; do
+    gpt-train --config "$preset" --dry-run --device cpu \
+        --make-vocab-size-divisible-by 1 >plan 2>&1
+    check "$preset has the parameters of the published model" \
+        test "$(sed -n 's/.*rank (0, 0): //p' plan)" = "$want"
+    operations=$(awk "BEGIN { printf \"%.4g\", 6 * $T * ($L * ($attention) + \
+        $C * ($F) + ($both) * $L * $T / 2 + $C * $V) }")
+    check "$preset: $operations operations a step" \
+        grep -q "a step computes $operations floating" plan
+done <<END
+deepseek-v2-lite 15706484224 27 2048 2048*(16*192+512+64+16*128)+512*16*256 \
+16*(192+128) 3*10944+26*(64+(6+2)*3*1408) 102400 4096
+deepseek-v3 671026419200 61 7168 \
+7168*(1536+512+64+128*128)+1536*128*192+512*128*256 128*(192+128) \
+3*3*18432+58*(256+(8+1)*3*2048) 129280 4096
+END
+
 # ---- parameters of the published layouts ----
 counts() { # preset tp pp
     gpt-train --config "gpt2-$1" --vocab-size 50257 --dry-run \

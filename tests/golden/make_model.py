@@ -48,13 +48,21 @@ LATER = dict(qk_norm_whole=False, window_size=0, window_attn_skip_freq=0,
              moe_shared_expert_gate=False,
              moe_router_score_function="softmax", moe_router_pre_softmax=False,
              moe_router_expert_bias=False, moe_router_topk_scaling_factor=0,
-             moe_aux_loss_coeff=0, moe_z_loss_coeff=0)
+             moe_aux_loss_coeff=0, moe_z_loss_coeff=0,
+             moe_router_num_groups=0, moe_router_group_topk=0, kv_lora_rank=0,
+             q_lora_rank=0, qk_head_dim=0, qk_pos_emb_head_dim=0,
+             v_head_dim=0, latent_norm_epsilon=0)
 # Heads of another size than width / heads, an odd vocabulary and widths.
 LLAMA = dict(position_embedding="rope", rotary_base=100.0,
              normalization="RMSNorm", norm_epsilon=1e-6, activation="silu",
              gated=True, no_linear_bias=True, tied_embeddings=False,
              hidden_size=10, num_attention_heads=6, num_query_groups=3,
              head_size=4, ffn_hidden_size=13, seq=9)
+# A head's value is smaller than its key.
+LATENT = {**LLAMA, "rotary_interleaved": True, "num_attention_heads": 4,
+          "num_query_groups": 4, "head_size": 7, "kv_lora_rank": 6,
+          "qk_head_dim": 3, "qk_pos_emb_head_dim": 4, "v_head_dim": 5,
+          "latent_norm_epsilon": 1e-3}
 CASES = {
     "plain": {},
     "one": dict(num_layers=1, hidden_size=4, num_attention_heads=1,
@@ -179,6 +187,23 @@ CASES = {
     "experts_plain": dict(no_linear_bias=True, num_experts=3,
                           moe_router_topk=1, moe_ffn_hidden_size=32,
                           moe_router_pre_softmax=True),
+    "latent": dict(**{**LATENT, "v_head_dim": 7}, micro_batches=2, masks=True),
+    "deepseek_v2": dict(**{**LATENT, "num_layers": 3, "seq": 7}, num_experts=6,
+                        moe_router_topk=2, moe_ffn_hidden_size=7,
+                        moe_dense_layers=1, moe_router_pre_softmax=True,
+                        moe_router_num_groups=3, moe_router_group_topk=2,
+                        moe_router_topk_scaling_factor=3,
+                        moe_shared_expert_intermediate_size=8),
+    "deepseek_v3": dict(**LATENT, q_lora_rank=5, num_experts=8,
+                        moe_router_topk=3, moe_ffn_hidden_size=9,
+                        moe_router_score_function="sigmoid",
+                        moe_router_expert_bias=True,
+                        moe_router_num_groups=4, moe_router_group_topk=2,
+                        moe_router_topk_scaling_factor=2.5,
+                        moe_shared_expert_intermediate_size=9,
+                        rotary_scaling="yarn", rotary_factor=4, rotary_fast=2,
+                        rotary_slow=0.25, rotary_positions=8,
+                        rotary_attention=1, query_pre_attn_scalar=4),
 }
 # eps is large because some gradients are zero but for rounding (a key's bias
 # shifts all scores alike), and Adam would make steps of them.
@@ -217,6 +242,7 @@ def shapes(c):
     bias, gate, qk = not c["no_linear_bias"], c["gated"], c["qk_norm"]
     pre, post, whole = not c["no_pre_norm"], c["post_norm"], c["qk_norm_whole"]
     two = pre and not c["shared_norm"]
+    q, kv, value = c["q_lora_rank"], c["kv_lora_rank"], c["v_head_dim"]
     experts, g, s = (c["num_experts"], c["moe_ffn_hidden_size"],
                      c["moe_shared_expert_intermediate_size"])
     out = [("embedding.word_embeddings.weight", (v, h))]
@@ -234,16 +260,28 @@ def shapes(c):
             ("input_layernorm.weight", (h,), pre),
             ("input_layernorm.bias", (h,), pre and norm_bias),
             ("self_attention.linear_qkv.weight",
-             ((heads + 2 * groups) * d, h), True),
+             ((heads + 2 * groups) * d, h), not kv),
             ("self_attention.linear_qkv.bias", ((heads + 2 * groups) * d,),
-             own and not c["no_qkv_bias"] or c["qkv_bias"]),
+             (own and not c["no_qkv_bias"] or c["qkv_bias"]) and not kv),
             ("self_attention.q_layernorm.weight",
              (heads * d if whole else d,), qk),
             ("self_attention.q_layernorm.bias", (d,), qk and norm_bias),
             ("self_attention.k_layernorm.weight",
              (groups * d if whole else d,), qk),
             ("self_attention.k_layernorm.bias", (d,), qk and norm_bias),
-            ("self_attention.linear_proj.weight", (h, heads * d), True),
+            ("self_attention.linear_q_down_proj.weight", (q, h), q > 0),
+            ("self_attention.q_layernorm.weight", (q,), q > 0),
+            ("self_attention.linear_q_up_proj.weight", (heads * d, q), q > 0),
+            ("self_attention.linear_q_proj.weight", (heads * d, h),
+             kv > 0 and q == 0),
+            ("self_attention.linear_kv_down_proj.weight", (kv, h), kv > 0),
+            ("self_attention.linear_k_pos_emb_proj.weight",
+             (c["qk_pos_emb_head_dim"], h), kv > 0),
+            ("self_attention.kv_layernorm.weight", (kv,), kv > 0),
+            ("self_attention.linear_kv_up_proj.weight",
+             (heads * (c["qk_head_dim"] + value), kv), kv > 0),
+            ("self_attention.linear_proj.weight",
+             (h, heads * (value if kv else d)), True),
             ("self_attention.linear_proj.bias", (h,), own),
             ("post_self_attn_layernorm.weight", (h,), post),
             ("post_self_attn_layernorm.bias", (h,), post and norm_bias),
@@ -355,7 +393,7 @@ def rates(c, n, local, length):
         high = high + 0.001 if low == high else high
         ramp = ((torch.arange(n // 2) - low) / (high - low)).clamp(0, 1)
         rate = rate / factor * ramp + rate * (1 - ramp)
-        return rate, 0.1 * math.log(factor) + 1
+        return rate, c["rotary_attention"] or 0.1 * math.log(factor) + 1
     if kind == "longrope":
         which = "long" if length > before else "short"
         factor = factor or c["max_positions"] / before
@@ -366,7 +404,7 @@ def rates(c, n, local, length):
 
 def rope(x, c, layer):
     """Turns halves of the first elements of (B, T, ..., D), by sequence."""
-    n = int(c["head_size"] * c["rotary_percent"])
+    n = c["qk_pos_emb_head_dim"] or int(c["head_size"] * c["rotary_percent"])
     rate, size = rates(c, n, c["rotary_local_base"] and slides(c, layer),
                        x.shape[1])
     angle = torch.arange(x.shape[1])[:, None] * rate
@@ -388,13 +426,38 @@ def alibi_slopes(heads):
     return power_of_two(n) + power_of_two(2 * n)[::2][:heads - n]
 
 
+def latent(x, p, name, c):
+    """Queries, keys and values; what turns comes first."""
+    b, t, _ = x.shape
+    heads, nope = c["num_attention_heads"], c["qk_head_dim"]
+    norms = {**c, "norm_epsilon": c["latent_norm_epsilon"] or
+             c["norm_epsilon"]}
+    if c["q_lora_rank"]:
+        row = norm(linear(x, p, name + ".linear_q_down_proj"), p,
+                   name + ".q_layernorm", norms)
+        q = linear(row, p, name + ".linear_q_up_proj")
+    else:
+        q = linear(x, p, name + ".linear_q_proj")
+    q = q.view(b, t, heads, 1, -1)
+    row = norm(linear(x, p, name + ".linear_kv_down_proj"), p,
+               name + ".kv_layernorm", norms)
+    kv = linear(row, p, name + ".linear_kv_up_proj").view(b, t, heads, -1)
+    turned = linear(x, p, name + ".linear_k_pos_emb_proj")
+    k = torch.cat([turned[:, :, None].expand(-1, -1, heads, -1),
+                   kv[..., :nope]], -1)
+    return (torch.cat([q[..., nope:], q[..., :nope]], -1), k, kv[..., nope:])
+
+
 def attention(x, p, name, c, doc_start, layer):
     b, t, _ = x.shape
     g, d = c["num_query_groups"], c["head_size"]
     per = c["num_attention_heads"] // g
-    qkv = linear(x, p, name + ".linear_qkv")
-    qkv = qkv.view(b, t, g, per + 2, d)
-    q, k, v = qkv[..., :per, :], qkv[..., per, :], qkv[..., per + 1, :]
+    if c["kv_lora_rank"]:
+        q, k, v = latent(x, p, name, c)
+    else:
+        qkv = linear(x, p, name + ".linear_qkv")
+        qkv = qkv.view(b, t, g, per + 2, d)
+        q, k, v = qkv[..., :per, :], qkv[..., per, :], qkv[..., per + 1, :]
     if c["qk_norm_whole"]:
         q = norm(q.flatten(2), p, name + ".q_layernorm", c).view(q.shape)
         k = norm(k.flatten(2), p, name + ".k_layernorm", c).view(k.shape)
@@ -455,6 +518,12 @@ def experts(y, p, name, c, losses):
     soft = c["moe_router_score_function"] == "softmax"
     score = logits.softmax(-1) if soft else logits.sigmoid()
     by = score + p.get(name + ".router.expert_bias", torch.zeros(n)).detach()
+    if c["moe_router_num_groups"]:
+        groups = by.view(len(x), c["moe_router_num_groups"], -1)
+        best = groups.topk(1 if soft else 2).values.sum(-1)
+        taken = best.topk(c["moe_router_group_topk"]).indices
+        shut = torch.ones_like(best).scatter(1, taken, 0).bool()
+        by = groups.masked_fill(shut[..., None], -math.inf).flatten(1)
     chosen = torch.zeros_like(score).scatter(1, by.topk(top).indices, 1)
     weight = score * chosen
     if not c["moe_router_pre_softmax"]:

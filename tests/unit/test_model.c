@@ -539,6 +539,7 @@ int main(void)
         "window", "window_long", "gemma1", "gemma2", "cap_alibi", "olmo2",
         "bloom", "opt", "gptj", "cohere", "granite", "gemma3",
         "mixtral", "qwen2_moe", "glm4_moe", "experts_plain",
+        "latent", "deepseek_v2", "deepseek_v3",
     };
     struct gpt_err err;
 

@@ -77,8 +77,7 @@ static int read_flag(const struct gpt_hf_reader *r, const char *key,
 
 /* Names that differ by rounding alone are one activation; plain "gelu" is the
  * form with the error function, which is another. One that is not known is
- * refused: a model with another would give
- * texts that are wrong without a sign of it. */
+ * refused: a model with another would give wrong texts without a sign of it. */
 static int read_activation(const struct gpt_hf_reader *r,
                            const struct gpt_hf_key *row, const cJSON *item,
                            struct gpt_err *err)
@@ -236,6 +235,24 @@ static int read_switch(const struct gpt_hf_reader *r,
     return GPT_OK;
 }
 
+/* null is 0 here, and not the class's default; that of the feed-forward's width
+ * is filled in by gpt_config_complete(). */
+static int read_or_none(const struct gpt_hf_reader *r,
+                        const struct gpt_hf_key *key, const cJSON *item,
+                        struct gpt_err *err)
+{
+    const size_t width = offsetof(struct gpt_config, ffn_hidden_size);
+    void *to = (char *)r->c + (key->kind == GPT_HF_INNER ? width : key->offset);
+
+    /* of a double, too */
+    memset(to, 0, sizeof(int64_t));
+    if (cJSON_IsNull(item))
+        return GPT_OK;
+    return key->kind == GPT_HF_CAP
+               ? gpt_hf_read_number(r, key->name, item, to, err)
+               : gpt_hf_read_size(r, key->name, item, to, err);
+}
+
 /* item: the value in the file, or the default. */
 static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
                       const cJSON *item, struct gpt_err *err)
@@ -247,9 +264,6 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_SIZE:
     case GPT_HF_HEAD_SIZE:
         return gpt_hf_read_size(r, key->name, item, to, err);
-    case GPT_HF_SIZE_OR_NONE:
-        *(int64_t *)to = 0;
-        return null ? GPT_OK : gpt_hf_read_size(r, key->name, item, to, err);
     case GPT_HF_RATE:
         return gpt_hf_read_number(r, key->name, item, to, err);
     case GPT_HF_FLAG:
@@ -265,10 +279,10 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_ACTIVATION:
     case GPT_HF_TANH_ACTIVATION:
         return read_activation(r, key, item, err);
-    /* null is 0 here, and not the class's default */
     case GPT_HF_CAP:
-        *(double *)to = 0;
-        return null ? GPT_OK : gpt_hf_read_number(r, key->name, item, to, err);
+    case GPT_HF_INNER:
+    case GPT_HF_SIZE_OR_NONE:
+        return read_or_none(r, key, item, err);
     case GPT_HF_SCORE_SCALE:
     case GPT_HF_MULTIPLIER:
     case GPT_HF_DIVISOR:
@@ -278,11 +292,6 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_SCALAR:
         return gpt_hf_read_number(r, key->name, item, number_of(r->c, key),
                                   err);
-    /* absence is filled in by gpt_config_complete() */
-    case GPT_HF_INNER:
-        return null ? GPT_OK
-                    : gpt_hf_read_size(r, key->name, item,
-                                       &r->c->ffn_hidden_size, err);
     case GPT_HF_SCALING:
         return null ? GPT_OK : gpt_hf_read_scaling(r, key->name, item, err);
     case GPT_HF_WINDOW:

@@ -213,6 +213,16 @@ static cJSON *cap_value(double cap)
     return cap > 0 ? real_value(cap) : cJSON_CreateNull();
 }
 
+/* A number, null for 0. */
+static cJSON *none_value(const struct gpt_hf_key *key, const void *at)
+{
+    if (key->kind == GPT_HF_CAP)
+        return cap_value(*(const double *)at);
+    return *(const int64_t *)at > 0
+               ? cJSON_CreateNumber((double)*(const int64_t *)at)
+               : cJSON_CreateNull();
+}
+
 /* In the word that all versions know. It is always written: without a list the
  * class of a hybrid model has Mamba in all layers. */
 static cJSON *attention_value(const struct gpt_config *c)
@@ -325,24 +335,20 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_EACH:
     case GPT_HF_WIDTH:
         return cJSON_CreateNumber((double)*(const int64_t *)at);
-    case GPT_HF_SIZE_OR_NONE:
-        return *(const int64_t *)at > 0
-                   ? cJSON_CreateNumber((double)*(const int64_t *)at)
-                   : cJSON_CreateNull();
     case GPT_HF_HEAD_SIZE:
         return head_size_value(c);
     case GPT_HF_RATE:
         return rate_value(*(const double *)at);
     case GPT_HF_FLAG:
     case GPT_HF_EACH_NORM:
-        return cJSON_CreateBool(*(const bool *)at);
     case GPT_HF_NOT:
-        return cJSON_CreateBool(!*(const bool *)at);
+        return cJSON_CreateBool(*(const bool *)at != (key->kind == GPT_HF_NOT));
     case GPT_HF_ACTIVATION:
     case GPT_HF_TANH_ACTIVATION:
         return activation_value(c, key->def);
     case GPT_HF_CAP:
-        return cap_value(*(const double *)at);
+    case GPT_HF_SIZE_OR_NONE:
+        return none_value(key, at);
     case GPT_HF_ATTENTION_BIAS:
     case GPT_HF_QKV_BIAS:
     case GPT_HF_PROJ_BIAS:

@@ -65,7 +65,9 @@ static int read_groups(const struct gpt_hf_reader *r, const char *key,
                        const cJSON *item, int64_t *to, struct gpt_err *err)
 {
     *to = 0;
-    return cJSON_IsNull(item) ? GPT_OK : gpt_hf_read_size(r, key, item, to, err);
+    if (cJSON_IsNull(item))
+        return GPT_OK;
+    return gpt_hf_read_size(r, key, item, to, err);
 }
 
 static int read_method(const struct gpt_hf_reader *r, const char *key,

@@ -99,8 +99,8 @@ int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
 int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
                         const cJSON *json, const char *what,
                         struct gpt_err *err) GPT_MUST_USE;
-/* The number of YaRN (mscale, mscale_all_dim) by which queries and keys of texts
- * that are longer by `factor` have this size. */
+/* The number of YaRN (mscale, mscale_all_dim) by which queries and keys have
+ * this size in texts that are longer by `factor`. */
 double gpt_hf_sharpness_number(double factor, double size);
 
 /* NULL when out of memory. */
