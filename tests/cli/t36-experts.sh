@@ -17,6 +17,24 @@ glm4_moe='--num-experts 4 --moe-router-topk 3 --ffn-hidden-size 24
 --moe-shared-expert-intermediate-size 24 --moe-router-score-function sigmoid
 --moe-router-expert-bias --moe-router-topk-scaling-factor 2.5'
 
+# shellcheck disable=SC2034 # names of types
+latent='--rotary-interleaved --kv-lora-rank 12 --qk-head-dim 5
+--qk-pos-emb-head-dim 4 --latent-norm-epsilon 1e-6 --v-head-dim 7
+--ffn-hidden-size 24'
+experts='--num-experts 8 --moe-router-topk 3 --moe-ffn-hidden-size 12
+--moe-dense-layers 1 --moe-shared-expert-intermediate-size 24'
+sigmoid='--moe-router-score-function sigmoid --moe-router-expert-bias
+--moe-router-topk-scaling-factor 2.5'
+groups='--moe-router-num-groups 4 --moe-router-group-topk 2'
+deepseek_v3="$latent --q-lora-rank 10 $experts $sigmoid $groups"
+deepseek_v2="$latent $experts $groups --moe-router-pre-softmax
+--rotary-scaling-type yarn --rotary-scaling-factor 4
+--rotary-original-positions 8 --rotary-attention-factor 1
+--query-pre-attn-scalar 7"
+glm4_moe_lite="$latent --q-lora-rank 10 $experts $sigmoid
+--moe-dense-layers 0 --moe-layer-freq [0,1,0,1]"
+youtu="$latent --q-lora-rank 10"
+
 convert() { # what, from, to, options...
     what=$1
     from=$2
@@ -32,7 +50,8 @@ bytes() { # what, checkpoint, checkpoint
     check "$1" cmp "$2"/*/model_tp00_pp00.safetensors \
         "$3"/*/model_tp00_pp00.safetensors
 }
-for name in mixtral qwen2_moe glm4_moe; do
+for name in mixtral qwen2_moe glm4_moe deepseek_v3 deepseek_v2 glm4_moe_lite \
+    youtu; do
     eval "options=\$$name"
     # shellcheck disable=SC2086 # options are words
     expect 0 "$name trains" gpt-train --num-layers 4 $tiny $llama $options \
@@ -85,7 +104,23 @@ changed qwen2_moe 's/"decoder_sparse_step":.*/"decoder_sparse_step": 0,/' \
     'decoder_sparse_step is 0: only 1 or more'
 changed qwen2_moe 's/"norm_topk_prob":.*/"norm_topk_prob": 1,/' \
     "'norm_topk_prob' is not true or false"
-changed glm4_moe 's/"n_group":.*/"n_group": 2,/' 'n_group is 2: only 1'
+changed glm4_moe 's/"n_group":.*/"n_group": 2,/' \
+    'moe_router_topk is above the experts of moe_router_group_topk groups'
+changed deepseek_v3 's/"n_group":.*/"n_group": 3,/' \
+    'num_experts is no multiple of moe_router_num_groups'
+changed deepseek_v3 "$(add '"topk_method": "greedy"')" \
+    'topk_method is greedy: only "noaux_tc"'
+changed deepseek_v2 's/"topk_method":.*/"topk_method": "noaux_tc",/' \
+    'topk_method is noaux_tc: only greedy or group_limited_greedy'
+changed deepseek_v2 's/"q_lora_rank":.*/"q_lora_rank": 10,/' \
+    "no tensor 'model.layers.0.self_attn.q_a_proj.weight'"
+changed deepseek_v2 's/"qk_rope_head_dim":.*/"qk_rope_head_dim": 2,/' 'says'
+changed youtu 's/"num_key_value_heads":.*/"num_key_value_heads": 2,/' \
+    'kv_lora_rank excludes num_query_groups'
+changed youtu 's/"kv_lora_rank":.*/"kv_lora_rank": 0,/' 'need kv_lora_rank'
+check 'groups, and numbers of YaRN, are written' grep -q \
+    '"topk_method":[^,]*"group_limited_greedy"' deepseek_v2-hf/config.json
+check 'a size that scores have' grep -q mscale_all_dim deepseek_v2-hf/config.json
 changed glm4_moe 's/"n_shared_experts":.*/"n_shared_experts": 0,/' \
     'n_shared_experts is 0: only 1 or more'
 changed glm4_moe 's/"first_k_dense_replace":.*/"first_k_dense_replace": 4,/' \

@@ -1,8 +1,7 @@
 /* Families of Hugging Face with experts that are scored one by one, by a
  * sigmoid, or chosen by their score and a bias: DeepSeek's kind of routers with
  * other attention than DeepSeek's. Which layers have none, and a feed-forward
- * that all tokens share, have keys of several names. Experts could be chosen in
- * groups: there is one group in what is read. See family_experts.c.
+ * that all tokens share, have keys of several names. See family_experts.c.
  *
  * The bias is no parameter of the class, which keeps it as a number of fp32:
  * files have it in that type. Layers that predict further words are left out,
@@ -26,7 +25,7 @@ static const struct gpt_hf_rule glm4_moe_rules[] = {
 /* Half of a head turns. Norms of heads are those of one of its sizes. */
 static const struct gpt_hf_key glm4_moe_keys[] = {
     LLAMA_KEYS, ENDS("null", "null"), QKV_BIAS("false"), NO_PAD, ROUTER_NOTES,
-    SIGMOID_NOTES, ONE_GROUP,
+    SIGMOID_NOTES, EXPERT_GROUPS("1", "1"),
     HIDDEN("4096"), FFN("10944"), LAYERS("46"), HEADS("96"), KV_HEADS("8"),
     OWN_HEAD_DIM,
     POSITIONS("131072"), VOCAB("151552"), RMS_EPS("1e-5"), ROPE("10000"),
@@ -55,7 +54,7 @@ const struct gpt_hf_family gpt_hf_glm4_moe = {
 /* A window is in the class, and in no model. */
 static const struct gpt_hf_key dots1_keys[] = {
     LLAMA_KEYS, ENDS("null", "null"), ATTENTION_BIAS, NO_PAD, ROUTER_NOTES,
-    SIGMOID_NOTES, ONE_GROUP,
+    SIGMOID_NOTES, EXPERT_GROUPS("1", "1"),
     HIDDEN("4608"), FFN("10944"), LAYERS("62"), HEADS("32"), KV_HEADS("32"),
     OWN_HEAD_DIM,
     POSITIONS("2048"), VOCAB("152064"), RMS_EPS("1e-6"), ROPE("10000"),
@@ -84,7 +83,7 @@ const struct gpt_hf_family gpt_hf_dots1 = {
 
 static const struct gpt_hf_key solar_open_keys[] = {
     LLAMA_KEYS, ENDS("null", "null"), QKV_BIAS("false"), NO_PAD, ROUTER_NOTES,
-    SIGMOID_NOTES, ONE_GROUP,
+    SIGMOID_NOTES, EXPERT_GROUPS("1", "1"),
     HIDDEN("4096"), LAYERS("48"), HEADS("64"), KV_HEADS("8"),
     HEAD_DIM("128"), POSITIONS("131072"), VOCAB("196608"), RMS_EPS("1e-5"),
     ROPE("1000000"), TIED("false"),
@@ -123,7 +122,7 @@ static const struct gpt_hf_rule exaone_moe_memory[] = {
     RULE(ROUTER_BIAS, SAME, "layers.%.mlp.gate.e_score_correction_bias"),
 };
 static const struct gpt_hf_key exaone_moe_keys[] = {
-    LLAMA_KEYS, ENDS("1", "53"), NO_PAD, ROUTER_NOTES, SIGMOID_NOTES, ONE_GROUP,
+    LLAMA_KEYS, ENDS("1", "53"), NO_PAD, ROUTER_NOTES, SIGMOID_NOTES, EXPERT_GROUPS("1", "1"),
     HIDDEN("4096"), FFN("16384"), LAYERS("32"), HEADS("32"), KV_HEADS("32"),
     OWN_HEAD_DIM,
     POSITIONS("2048"), VOCAB("102400"), RMS_EPS("1e-5"), ROPE("10000"),

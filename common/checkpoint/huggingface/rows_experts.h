@@ -62,13 +62,11 @@ static const struct gpt_hf_rule stacked[] = {STACKED_EXPERTS};
 #define SIGMOID                                       \
     .moe_router_score_function = GPT_SCORE_SIGMOID,   \
     .moe_router_expert_bias = true
-/* Factors, and a choice by groups of experts, of which there is one. */
+/* Factors, and a choice by groups of experts. */
 #define SCALED_TOP(name, def) \
     {name, NULL, GPT_HF_MULTIPLIER, def, AT(moe_router_topk_scaling_factor)}
 #define EXPERT_GROUPS(groups, top)                 \
     EXPERT_KEY("n_group", GROUPS, groups),         \
     EXPERT_KEY("topk_group", GROUP_TOP, top)
-#define ONE_GROUP                                  \
-    KEY("n_group", MUST, "1"), KEY("topk_group", MUST, "1")
 
 #endif
