@@ -149,6 +149,11 @@ const struct gpt_hf_family gpt_hf_mellum = {
 /* Norms of all queries and all keys together. The class clips what they give,
  * where OLMo's clips what they would read: no model that was published has it
  * on. */
+static const struct gpt_hf_rule olmoe_rules[] = {
+    LLAMA_ATTENTION,
+    RULE(ROUTER_WEIGHT, SAME, "layers.%.mlp.gate.weight"),
+    EACH_EXPERT, LLAMA_NORMS, LLAMA_ENDS,
+};
 static const struct gpt_hf_key olmoe_keys[] = {
     LLAMA_KEYS, ENDS("null", "50279"), ATTENTION_BIAS, NO_PAD, ROUTER_NOTES,
     HIDDEN("2048"), LAYERS("16"), HEADS("16"), KV_HEADS("0"),
@@ -165,7 +170,7 @@ const struct gpt_hf_family gpt_hf_olmoe = {
     .architecture = "OlmoeForCausalLM",
     .prefix = "model.",
     .base = {LLAMA_BASE, .qk_norm = true, .qk_norm_whole = true},
-    TABLES(llama_moe_rules, olmoe_keys),
+    TABLES(olmoe_rules, olmoe_keys),
     MEMORY(stacked),
 };
 
@@ -264,6 +269,10 @@ const struct gpt_hf_family gpt_hf_granite_shared = {
 
 /* Granite 4's class of hybrid models, with attention in all layers; see
  * gpt_hf_granite_hybrid, which has no experts. */
+static const struct gpt_hf_rule granite_hybrid_moe_rules[] = {
+    LLAMA_WORDS, LLAMA_NORMS, GRANITE_EXPERTS, LLAMA_QKV, LLAMA_PROJ,
+    LLAMA_ENDS,
+};
 static const struct gpt_hf_key granite_hybrid_moe_keys[] = {
     GRANITE_MOE_KEYS, SHARED_WIDTH("1024"), HYBRID_KEYS,
 };
@@ -272,7 +281,7 @@ const struct gpt_hf_family gpt_hf_granite_hybrid_moe = {
     .architecture = "GraniteMoeHybridForCausalLM",
     .prefix = "model.",
     .base = {LLAMA_BASE},
-    TABLES(granite_moe_rules, granite_hybrid_moe_keys),
+    TABLES(granite_hybrid_moe_rules, granite_hybrid_moe_keys),
     MEMORY(granite_moe_memory),
 };
 

@@ -390,9 +390,7 @@ int gpt_hf_read_run(struct gpt_hf *hf, const struct gpt_hf_trainer **run,
                     const char **why, struct gpt_err *err)
 {
     *run = NULL;
-    *why = hf->extra.quantized.method  ? "the weights are quantized"
-           : hf->config.num_experts > 0 ? "it is that of a model with experts"
-                                        : NULL;
+    *why = hf->extra.quantized.method ? "the weights are quantized" : NULL;
     if (*why)
         return GPT_OK;
     GPT_TRY(gpt_hf_trainer_open(&hf->trainer, &hf->model, hf->dir, &hf->arena,

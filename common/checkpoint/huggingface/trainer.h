@@ -16,7 +16,7 @@ struct gpt_hf_place {
     const char *name; /* as files of weights have it */
     const struct gpt_param *param; /* its first one, where it holds two */
     int ndim;
-    int64_t shape[GPT_PARAM_DIMS];
+    int64_t shape[GPT_HF_DIMS];
     int64_t number; /* in the optimizer, */
     int64_t group;  /* and that of its group; -1 where names are the keys */
 };

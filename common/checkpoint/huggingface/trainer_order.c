@@ -53,6 +53,33 @@ static int add_rule(struct list *l, const struct gpt_hf_rule *rule,
     return GPT_OK;
 }
 
+/* True where an earlier rule has the role. */
+static bool comes_later(const struct gpt_hf_family *f, size_t at)
+{
+    for (size_t i = 0; i < at; i++)
+        if (f->rules[i].role == f->rules[at].role)
+            return true;
+    return false;
+}
+
+/* The optimizer has what the class keeps in memory, in the place of what it
+ * saves. The bias of a router is no parameter of the class. */
+static int add_held(struct list *l, size_t at, int64_t layer,
+                    struct gpt_err *err)
+{
+    const struct gpt_hf_family *f = l->im->family;
+    const struct gpt_hf_rule *saved = &f->rules[at], *held;
+    const struct gpt_param role = {.role = saved->role};
+    size_t next = 0;
+
+    if (saved->role == GPT_ROUTER_BIAS)
+        return GPT_OK;
+    held = gpt_hf_rule_of(f->memory, f->n_memory, &role, &next);
+    if (!held)
+        return add_rule(l, saved, layer, err);
+    return comes_later(f, at) ? GPT_OK : add_rule(l, held, layer, err);
+}
+
 /* Rules of layers stand together, and are gone through for each layer. */
 static int add_rules(struct list *l, struct gpt_err *err)
 {
@@ -68,7 +95,7 @@ static int add_rules(struct list *l, struct gpt_err *err)
         for (int64_t layer = layered ? 0 : -1;
              layer < (layered ? l->im->config->num_layers : 0); layer++)
             for (size_t k = i; k < end; k++)
-                GPT_TRY(add_rule(l, &f->rules[k], layer, err));
+                GPT_TRY(add_held(l, k, layer, err));
     }
     return GPT_OK;
 }
