@@ -402,11 +402,11 @@ struct gpt_attn_cached {
  * not; D is both. A value has `value` elements, at most D.
  *
  * latent_join() writes qkv (N, H * 3 D) from q (N, H * D), of which a head has
- * the nope elements first; kv (N, H * (nope + value)), of which a head has its
- * key's nope elements, then its value; k (N, turned), which all heads share. In
- * qkv queries and keys have the turned elements first, as rope() takes them,
- * and after a value come D - value zeros. All are act. All that latent
- * attention needs is there with GPT_CAN_LATENT. */
+ * the nope elements first, then those that turn; kv (N, H * (nope + value)), of
+ * which a head has its key's nope elements, then its value; k (N, turned),
+ * which all heads share. In qkv queries and keys have the turned elements
+ * first, as rope() takes them, and after a value come D - value zeros. All are
+ * act. All that latent attention needs is there with GPT_CAN_LATENT. */
 struct gpt_latent {
     int64_t n, h, nope, turned, value;
     enum gpt_dtype act;
@@ -432,9 +432,10 @@ struct gpt_latent_grad {
  *
  * With `groups` above 1 a token's experts are of some groups alone: experts are
  * in groups of E / groups neighbours, and the group_topk groups are taken whose
- * `group_best` (1 or 2) largest score + bias have the largest sum, of equal
- * ones those with the smaller number (DeepSeek-AI 2024). K is at most group_topk
- * * E / groups then; else groups, group_topk and group_best are not read.
+ * group_best largest score + bias have the largest sum, of equal ones those
+ * with the smaller number (DeepSeek-AI 2024). group_best is at most E / groups
+ * and GPT_ROUTER_MOST, and K at most group_topk * E / groups then; else groups,
+ * group_topk and group_best are not read.
  *
  * route() writes, besides weight (N, K) float, what says where tokens go, in
  * int32: expert (N, K), by falling score + bias; pairs of a token and one of
@@ -443,7 +444,7 @@ struct gpt_latent_grad {
  * source (N * K): pair p is the element source[p] of (N, K); place (N, K): its
  * pair. No token is dropped. All that experts need is there with
  * GPT_CAN_EXPERTS. */
-enum { GPT_ROUTER_MOST = 64 }; /* K */
+enum { GPT_ROUTER_MOST = 64 }; /* K, group_best */
 #define GPT_ROUTER_LEAST 1e-20F
 struct gpt_router {
     int64_t n, e, k;

@@ -295,7 +295,8 @@ static struct gpt_backend cpu = {
     .act_types = 1U << GPT_F32 | 1U << GPT_BF16,
     .abilities = GPT_CAN_WINDOW | GPT_CAN_CAP | GPT_CAN_SCALE_WORDS |
                  GPT_CAN_NORM_WIDE | GPT_CAN_QUANT | GPT_CAN_FP8 |
-                 GPT_CAN_CHOOSE_SUMS | GPT_CAN_NARROW_CACHE | GPT_CAN_EXPERTS,
+                 GPT_CAN_CHOOSE_SUMS | GPT_CAN_NARROW_CACHE | GPT_CAN_EXPERTS |
+                 GPT_CAN_LATENT,
     .host_memory = true,
     .logits_bytes = 128 << 20, /* large products run at full speed from here */
     .describe = cpu_describe,
@@ -356,6 +357,9 @@ static struct gpt_backend cpu = {
     .expert_weigh = cpu_expert_weigh,
     .gate_rows = cpu_gate_rows,
     .gate_rows_bwd = cpu_gate_rows_bwd,
+    .latent_join = cpu_latent_join,
+    .latent_split = cpu_latent_split,
+    .fit_columns = cpu_fit_columns,
     .xent = cpu_xent,
     .xent_partial = cpu_bf16_xent_partial,
     .xent_finish = cpu_bf16_xent_finish,

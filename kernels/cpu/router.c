@@ -46,24 +46,61 @@ static bool goes_before(const float *by, int64_t a, int64_t b)
     return !(by[a] < by[b]) && (by[a] == by[a]) == (by[b] == by[b]) && a < b;
 }
 
-/* Chooses the experts of a token: K places, which experts are sorted into. */
-static void choose(const struct gpt_router *op, const float *by,
-                   int32_t *expert)
+/* Adds the candidates [first, end) to the `held` ones that are chosen, which
+ * stay sorted and at most `most`; returns how many there are then. */
+static int64_t choose(const float *by, int64_t first, int64_t end,
+                      int32_t *chosen, int64_t held, int64_t most)
 {
-    int64_t held = 0;
-
-    for (int64_t e = 0; e < op->e; e++) {
+    for (int64_t e = first; e < end; e++) {
         int64_t at = held;
 
-        while (at > 0 && goes_before(by, e, expert[at - 1]))
+        while (at > 0 && goes_before(by, e, chosen[at - 1]))
             at--;
-        if (at == op->k)
+        if (at == most)
             continue;
-        held = gpt_min_i64(held + 1, op->k);
-        memmove(&expert[at + 1], &expert[at],
-                (size_t)(held - 1 - at) * sizeof(*expert));
-        expert[at] = (int32_t)e;
+        held = gpt_min_i64(held + 1, most);
+        memmove(&chosen[at + 1], &chosen[at],
+                (size_t)(held - 1 - at) * sizeof(*chosen));
+        chosen[at] = (int32_t)e;
     }
+    return held;
+}
+
+/* Chooses the groups of a token. strength: (groups) floats of room. */
+static void choose_groups(const struct gpt_router *op, const float *scores,
+                          const float *by, float *strength, int32_t *group)
+{
+    const int64_t size = op->e / op->groups;
+    /* one alone is compared by what experts are; sums are of scores */
+    const float *of = op->bias || op->group_best == 1 ? by : scores;
+    int32_t best[GPT_ROUTER_MOST];
+
+    for (int64_t g = 0; g < op->groups; g++) {
+        choose(of, g * size, (g + 1) * size, best, 0, op->group_best);
+        strength[g] = 0;
+        for (int64_t i = 0; i < op->group_best; i++)
+            strength[g] += of[best[i]];
+    }
+    choose(strength, 0, op->groups, group, 0, op->group_topk);
+}
+
+/* Chooses the experts of a token, of its groups alone where there are any.
+ * room: 2 floats a group. */
+static void choose_experts(const struct gpt_router *op, const float *scores,
+                           const float *by, int32_t *expert, float *room)
+{
+    if (op->groups <= 1) {
+        choose(by, 0, op->e, expert, 0, op->k);
+        return;
+    }
+    const int64_t size = op->e / op->groups;
+    int32_t *group = (int32_t *)(void *)(room + op->groups);
+    int64_t held = 0;
+
+    choose_groups(op, scores, by, room, group);
+    for (int64_t i = 0; i < op->group_topk; i++)
+        held = choose(by, group[i] * size, (group[i] + 1) * size, expert, held,
+                      op->k);
 }
 
 /* What the scores of a token's experts are divided by: that of the logistic
@@ -78,7 +115,7 @@ static float sum_of(const struct gpt_router *op, const float *scores,
     return op->whole ? 1 : op->sigmoid ? sum + GPT_ROUTER_LEAST : sum;
 }
 
-/* room: 2 E floats. */
+/* room: 2 E floats, and 2 a group. */
 static void route_token(const struct gpt_router *op, int64_t n, float *room)
 {
     const float *logits = op->logits + n * op->e;
@@ -88,7 +125,7 @@ static void route_token(const struct gpt_router *op, int64_t n, float *room)
     score(scores, logits, op->e, op->sigmoid);
     for (int64_t e = 0; e < op->e; e++)
         by[e] = op->bias ? scores[e] + bias_of(op, e) : logits[e];
-    choose(op, by, expert);
+    choose_experts(op, scores, by, expert, by + op->e);
     const float sum = sum_of(op, scores, expert);
     for (int64_t i = 0; i < op->k; i++)
         op->weight[n * op->k + i] = scores[expert[i]] / sum * op->scaling;
@@ -113,12 +150,26 @@ static void sort_pairs(const struct gpt_router *op)
     op->begin[0] = 0;
 }
 
+/* Whether as many experts may be chosen as are asked for. */
+static bool is_possible(const struct gpt_router *op)
+{
+    if (op->k < 1 || op->k > op->e || op->k > GPT_ROUTER_MOST)
+        return false;
+    if (op->groups <= 1)
+        return true;
+    const int64_t size = op->e / op->groups;
+    return op->e % op->groups == 0 && op->group_topk >= 1 &&
+           op->group_topk <= op->groups && op->k <= op->group_topk * size &&
+           op->group_best >= 1 && op->group_best <= size &&
+           op->group_best <= GPT_ROUTER_MOST;
+}
+
 void cpu_route(struct gpt_queue *q, const struct gpt_router *op)
 {
-    const int64_t each = 2 * op->e;
+    const int64_t each = 2 * (op->e + (op->groups > 1 ? op->groups : 0));
     float *room = NULL;
 
-    assert(op->k >= 1 && op->k <= op->e && op->k <= GPT_ROUTER_MOST);
+    assert(is_possible(op));
     if (!cpu_ready_narrow(q, "route", op->act) ||
         !(room = cpu_work(q, (size_t)(each * omp_get_max_threads()))))
         return;

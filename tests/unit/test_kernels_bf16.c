@@ -740,6 +740,9 @@ static void body(void)
     attention(3, 1, 300, 64, false, 70, 0, false);
     attention(2, 1, 65, 96, true, 9, 2, false);
     attention(3, 1, 530, 40, false, 0, 0, false); /* two runs of queries */
+    attention(2, 2, 70, 192, true, 0, 0, false);
+    attention(2, 2, 37, 256, false, 0, 0, false);
+    attention(3, 3, 41, 24, false, 0, 0, false);
     embedding();
     loss(true);
     loss(false);

@@ -1,7 +1,6 @@
 /* The router of experts, against formulas in double: which experts tokens have,
- * the gradients of logits by differences of the losses; and rows of the experts
- * of a rank, which are picked, summed and weighed. Tokens without experts here,
- * experts without tokens, ties, and logits that are no numbers are among the
+ * of which groups, and the gradients of logits by differences of the losses.
+ * Experts without tokens, ties, and logits that are no numbers are among the
  * cases. Start at check_shape(). */
 #include "tests/unit/experts.h"
 
@@ -75,6 +74,61 @@ static bool chosen_wrongly(const struct gpt_router *op, const double *by,
     return wrong;
 }
 
+static int falling(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x < y) - (x > y);
+}
+
+/* What groups are ordered by: the sums of their best candidates. The best alone
+ * is that of the logits where there is no bias, as experts are. */
+static void strengths_of(double *strength, const struct gpt_router *op,
+                         const double *scores, const double *by)
+{
+    const int64_t size = op->e / op->groups;
+    const double *of = op->bias || op->group_best == 1 ? by : scores;
+    double *sorted = malloc((size_t)size * sizeof(*sorted));
+
+    for (int64_t g = 0; g < op->groups; g++) {
+        memcpy(sorted, of + g * size, (size_t)size * sizeof(*sorted));
+        qsort(sorted, (size_t)size, sizeof(*sorted), falling);
+        strength[g] = 0;
+        for (int64_t i = 0; i < op->group_best; i++)
+            strength[g] += sorted[i];
+    }
+    free(sorted);
+}
+
+/* Makes the candidates in `by` that are of other groups than the token's
+ * -infinity. False where groups are so near each other that their order is that
+ * of rounding; equal ones are not. */
+static bool leave_groups(const struct gpt_router *op, const double *scores,
+                         double *by)
+{
+    const int64_t size = op->e / op->groups;
+    double *strength = malloc((size_t)op->groups * sizeof(*strength));
+    double least = INFINITY, most = -INFINITY; /* of those taken, or not */
+
+    strengths_of(strength, op, scores, by);
+    for (int64_t g = 0; g < op->groups; g++) {
+        int64_t before_it = 0;
+
+        for (int64_t o = 0; o < op->groups; o++)
+            before_it += strength[o] > strength[g] ||
+                         (strength[o] == strength[g] && o < g);
+        if (before_it < op->group_topk) {
+            least = fmin(least, strength[g]);
+            continue;
+        }
+        most = fmax(most, strength[g]);
+        for (int64_t e = g * size; e < (g + 1) * size; e++)
+            by[e] = -INFINITY;
+    }
+    free(strength);
+    return least == most || least - most > 1e-6;
+}
+
 /* Tokens whose experts or weights are wrong. Without a bias logits say which
  * experts are the best, exactly. */
 static int64_t wrong_tokens(const struct layer *l)
@@ -94,6 +148,8 @@ static int64_t wrong_tokens(const struct layer *l)
         scores_of(scores, op, logits);
         for (int64_t e = 0; e < op->e; e++)
             by[e] = op->bias ? scores[e] + at(op->bias, e, op->act) : logits[e];
+        if (op->groups > 1 && !leave_groups(op, scores, by))
+            continue;
         bad = chosen_wrongly(op, by, expert, op->bias ? 1e-6 : 0);
         for (int64_t i = 0; i < op->k && !bad; i++) {
             const double want = weight_of(op, scores, expert, i);
@@ -218,6 +274,138 @@ static void check_no_scores(void)
         finite += isfinite(dlogits[e]) != 0;
     is_int(finite, 6, "%s: scores of zero leave no NaN", setting);
     free_layer(&l);
+}
+
+/* ---- groups ---- */
+
+struct groups {
+    int64_t groups, topk, best;
+};
+
+static void set_groups(struct layer *l, struct groups g)
+{
+    l->op.groups = g.groups;
+    l->op.group_topk = g.topk;
+    l->op.group_best = g.best;
+}
+
+/* Tokens that have other experts than `other` (N, K) says. */
+static int64_t other_tokens(const struct layer *l, const int32_t *other)
+{
+    const int64_t k = l->op.k;
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < l->op.n; i++)
+        n += memcmp(l->op.expert + i * k, other + i * k,
+                    (size_t)k * sizeof(*other)) != 0;
+    return n;
+}
+
+/* With all groups taken nothing but the words of the router changes. */
+static void check_groups(int64_t n, int64_t size, int64_t k, struct groups g,
+                         bool sigmoid, bool bias, enum gpt_dtype act)
+{
+    const int64_t e = g.groups * size;
+    struct layer l = new_layer(n, e, k, act);
+    char what[80];
+
+    l.op.sigmoid = sigmoid;
+    l.bias = bias ? rnd_rows(e, 0.3, act) : NULL;
+    l.op.bias = l.bias;
+    run_route(&l);
+    float *all = copied(l.out, l.words);
+    set_groups(&l, (struct groups){g.groups, g.groups, g.best});
+    run_route(&l);
+    ok(memcmp(all, l.out, (size_t)l.words * sizeof(*all)) == 0,
+       "%s: all of %lld groups are as none", setting, (long long)g.groups);
+    set_groups(&l, g);
+    snprintf(what, sizeof(what), " of %lld of %lld groups by %lld%s%s",
+             (long long)g.topk, (long long)g.groups, (long long)g.best,
+             sigmoid ? " sigmoid" : "", bias ? " bias" : "");
+    check_route(&l, what);
+    if (n >= 30 && g.topk <= g.groups / 2 && k > g.topk)
+        ok(other_tokens(&l, ints(all + n * k)) > 0, "%s: groups count",
+           setting);
+    free(all);
+    free_layer(&l);
+}
+
+/* Groups of equal sums, or of equal experts. */
+static void check_group_ties(bool sigmoid, int64_t best)
+{
+    enum { N = 30, E = 24, K = 6 };
+    struct layer l = new_layer(N, E, K, GPT_F32);
+
+    l.op.sigmoid = sigmoid;
+    set_groups(&l, (struct groups){6, 2, best});
+    for (int64_t i = 0; i < N * E; i++)
+        l.logits[i] = (float)(i / E == 8 ? 1 : rnd_int(-1, 1));
+    check_route(&l, " with ties of groups");
+    for (int64_t i = 0; i < K; i++)
+        is_int(l.op.expert[8 * K + i], i, "%s: of equal groups the first",
+               setting);
+    free_layer(&l);
+}
+
+/* Logits that are no numbers: the experts of a token differ, and are of no more
+ * groups than it may have. */
+static void check_broken_groups(bool sigmoid, int64_t best)
+{
+    enum { N = 200, GROUPS = 4, SIZE = 3, E = GROUPS * SIZE, K = 5, TOPK = 2 };
+    struct layer l = new_layer(N, E, K, GPT_F32);
+    int64_t wrong = 0;
+
+    l.op.sigmoid = sigmoid;
+    set_groups(&l, (struct groups){GROUPS, TOPK, best});
+    for (int64_t i = 0; i < N * E; i++)
+        if (rnd() > (double)(i / E) / N)
+            l.logits[i] = i % 7 == 1 ? INFINITY : i % 7 == 2 ? -INFINITY : NAN;
+    run_route(&l);
+    for (int64_t n = 0; n < N; n++) {
+        int64_t of[GROUPS] = {0}, groups = 0;
+        bool taken[E] = {false};
+
+        for (int64_t i = 0; i < K; i++) {
+            const int32_t e = l.op.expert[n * K + i];
+
+            if (e < 0 || e >= E || taken[e]) {
+                wrong++;
+                continue;
+            }
+            taken[e] = true;
+            groups += of[e / SIZE]++ == 0;
+        }
+        wrong += groups > TOPK;
+    }
+    is_int(wrong, 0, "%s: experts of broken groups by %lld%s", setting,
+           (long long)best, sigmoid ? ", sigmoid" : "");
+    free_layer(&l);
+}
+
+static void check_all_groups(void)
+{
+    check_groups(60, 32, 8, (struct groups){8, 4, 2}, true, true, GPT_BF16);
+    check_groups(40, 20, 6, (struct groups){8, 3, 1}, false, false, GPT_F32);
+    check_groups(40, 5, 10, (struct groups){4, 2, 2}, false, false, GPT_F32);
+    check_groups(33, 1, 5, (struct groups){20, 7, 1}, true, false, GPT_F32);
+    check_groups(33, 1, 7, (struct groups){20, 7, 1}, false, true, GPT_BF16);
+    check_groups(9, 64, 64, (struct groups){2, 1, 64}, true, true, GPT_F32);
+    check_groups(1, 2, 1, (struct groups){2, 1, 1}, false, false, GPT_F32);
+    check_groups(0, 2, 1, (struct groups){2, 1, 1}, false, false, GPT_F32);
+    for (int i = 0; i < 12; i++) {
+        const int64_t groups = rnd_int(2, 12), topk = rnd_int(1, groups);
+        const int64_t size = rnd_int(1, 12), most = topk * size;
+
+        check_groups(rnd_int(1, 60), size,
+                     i % 3 ? rnd_int(1, most < 64 ? most : 64)
+                           : most < 64 ? most : 64,
+                     (struct groups){groups, topk, rnd_int(1, size)}, i % 2,
+                     i / 2 % 2, i / 4 % 2 ? GPT_BF16 : GPT_F32);
+    }
+    for (int i = 0; i < 4; i++) {
+        check_group_ties(i % 2, 1 + i / 2);
+        check_broken_groups(i % 2, 1 + i / 2);
+    }
 }
 
 /* ---- the router's backward ---- */
@@ -361,226 +549,12 @@ static void check_route_bwd(struct layer *l, float aux, float z)
     free(dweight), free(weights), free(out), free(want);
 }
 
-/* ---- rows ---- */
-
-struct rows_case {
-    struct gpt_expert_rows rows;
-    const void *x, *y0;
-    int64_t c;
-    bool weighed, add;
-    float *out; /* picked rows; y; h, dh, dweight */
-    int64_t picked, summed, weighs, words;
-};
-
-static void run_rows(void *ctx)
-{
-    struct rows_case *k = ctx;
-    const struct gpt_expert_rows *r = &k->rows;
-    float *y = k->out + k->picked, *h = y + k->summed, *dh = h + k->picked;
-    const size_t all = bytes_of(r->n * r->k * k->c, r->act);
-
-    spoil(k->out, k->words);
-    be->expert_pick(q, r, k->x, k->out, k->c);
-    if (k->add)
-        memcpy(y, k->y0, bytes_of(r->n * k->c, r->act));
-    be->expert_sum(q, r, k->out, y, k->c, k->weighed, k->add);
-    memcpy(h, k->out, all);
-    memcpy(dh, k->x, bytes_of(r->n * k->c, r->act));
-    for (int64_t i = 0; i < r->n * r->k * k->c; i++) /* other numbers than h */
-        if (r->act == GPT_BF16)
-            ((uint16_t *)(void *)dh)[i] =
-                ((const uint16_t *)k->x)[i * 7 % (r->n * k->c)];
-        else
-            dh[i] = ((const float *)k->x)[i * 7 % (r->n * k->c)];
-    be->expert_weigh(q, r, h, dh, k->c, dh + k->picked);
-}
-
-/* The row here of pair (n, i), or -1. */
-static int64_t row_of(const struct gpt_expert_rows *r, int64_t n, int64_t i)
-{
-    const int64_t row = r->place[n * r->k + i] - r->begin[r->first];
-
-    return row < here(r) ? (row < 0 ? -1 : row) : -1;
-}
-
-static int64_t wrong_picks(const struct rows_case *k)
-{
-    const struct gpt_expert_rows *r = &k->rows;
-    const size_t row = bytes_of(k->c, r->act);
-    int64_t wrong = 0, seen = 0;
-
-    for (int64_t i = 0; i < r->n * r->k; i++) {
-        const int64_t p = row_of(r, i / r->k, i % r->k);
-
-        if (p < 0)
-            continue;
-        seen++;
-        wrong += memcmp((const char *)(void *)k->out + (size_t)p * row,
-                        (const char *)k->x + (size_t)(i / r->k) * row,
-                        row) != 0;
-    }
-    /* what is past the rows here is not written */
-    for (int64_t i = here(r) * k->c; i < r->n * r->k * k->c; i++)
-        wrong += !isnan(at(k->out, i, r->act));
-    return wrong + (seen != here(r));
-}
-
-static int64_t wrong_sums(const struct rows_case *k)
-{
-    const struct gpt_expert_rows *r = &k->rows;
-    double *want = calloc((size_t)k->c, sizeof(*want));
-    double *size = calloc((size_t)k->c, sizeof(*size));
-    int64_t wrong = 0;
-
-    for (int64_t n = 0; n < r->n; n++) {
-        for (int64_t j = 0; j < k->c; j++) {
-            want[j] = k->add ? at(k->y0, n * k->c + j, r->act) : 0;
-            size[j] = fabs(want[j]);
-        }
-        for (int64_t i = 0; i < r->k; i++) {
-            const int64_t p = row_of(r, n, i);
-            const double w =
-                k->weighed ? (double)r->weight[n * r->k + i] : 1;
-
-            for (int64_t j = 0; p >= 0 && j < k->c; j++) {
-                const double x = w * at(k->out, p * k->c + j, r->act);
-
-                want[j] += x;
-                size[j] += fabs(x);
-            }
-        }
-        wrong += wrong_by((const char *)(k->out + k->picked) +
-                              bytes_of(n * k->c, r->act),
-                          want, size, k->c, r->k, r->act);
-    }
-    free(want), free(size);
-    return wrong;
-}
-
-/* h has the rows that were picked, dh those of x from 7 times their place on:
- * both times weights; and dweight their dots. */
-static int64_t wrong_weights(const struct rows_case *k)
-{
-    const struct gpt_expert_rows *r = &k->rows;
-    const float *h = k->out + k->picked + k->summed, *dh = h + k->picked;
-    const float *dweight = dh + k->picked;
-    int64_t wrong = 0;
-
-    for (int64_t i = 0; i < r->n * r->k; i++) {
-        const int64_t p = row_of(r, i / r->k, i % r->k);
-        double dot = 0, size = 0;
-
-        for (int64_t j = 0; p >= 0 && j < k->c; j++) {
-            const int64_t e = p * k->c + j;
-            const double w = (double)r->weight[i];
-            const double a = at(k->out, e, r->act);
-            const double b = at(k->x, e * 7 % (r->n * k->c), r->act);
-            const double want[2] = {a * w, b * w};
-            const double sizes[2] = {fabs(a * w), fabs(b * w)};
-
-            dot += a * b;
-            size += fabs(a * b);
-            wrong += wrong_by((const char *)h + bytes_of(e, r->act), want,
-                              sizes, 1, 1, r->act);
-            wrong += wrong_by((const char *)dh + bytes_of(e, r->act), want + 1,
-                              sizes + 1, 1, 1, r->act);
-        }
-        wrong += wrong_by(dweight + i, &dot, &size, 1, k->c, GPT_F32);
-    }
-    return wrong;
-}
-
-static void check_rows(const struct layer *l, int64_t first, int64_t count,
-                       int64_t c, bool weighed, bool add)
-{
-    const int64_t n = l->op.n, pairs = n * l->op.k;
-    void *x = rnd_rows(n * c, 1, l->act), *y0 = rnd_rows(n * c, 1, l->act);
-    struct rows_case k = {.rows = rows_of(l, first, count), .x = x, .y0 = y0,
-                          .c = c, .weighed = weighed, .add = add,
-                          .picked = words_of(pairs * c, l->act),
-                          .summed = words_of(n * c, l->act)};
-
-    k.words = 3 * k.picked + k.summed + pairs;
-    k.out = poisoned(k.words);
-    const bool same = same_bytes(run_rows, &k, k.out, k.words);
-    is_int(wrong_picks(&k), 0, "%s: %lld experts from %lld, rows of %lld, %s: "
-           "wrong picks", setting, (long long)count, (long long)first,
-           (long long)c, name_of(l->act));
-    is_int(wrong_sums(&k), 0, "%s: wrong sums%s%s", setting,
-           weighed ? ", weighed" : "", add ? ", added" : "");
-    is_int(wrong_weights(&k), 0, "%s: wrong weighed rows", setting);
-    ok(same, "%s: equal for 1, 2, 3 threads", setting);
-    free(x), free(y0), free(k.out);
-}
-
-struct gate_case {
-    int64_t n, f;
-    enum gpt_dtype act;
-    const void *x0, *dx0;
-    const float *gate;
-    float *out; /* x after gate_rows(); dx, dgate of the backward */
-    int64_t words, all;
-};
-
-static void run_gates(void *ctx)
-{
-    struct gate_case *k = ctx;
-    const size_t bytes = bytes_of(k->n * k->f, k->act);
-    float *dx = k->out + k->words;
-
-    spoil(k->out, k->all);
-    memcpy(k->out, k->x0, bytes);
-    memcpy(dx, k->dx0, bytes);
-    be->gate_rows(q, k->out, k->gate, k->n, k->f, k->act);
-    be->gate_rows_bwd(q, k->out, dx, k->gate, dx + k->words, k->n, k->f,
-                      k->act);
-}
-
-static void check_gates(int64_t n, int64_t f, enum gpt_dtype act)
-{
-    void *x0 = rnd_rows(n * f, 1, act), *dx0 = rnd_rows(n * f, 1, act);
-    float *gate = rnd_floats(n, 5);
-    struct gate_case k = {.n = n, .f = f, .act = act, .x0 = x0, .dx0 = dx0,
-                          .gate = gate, .words = words_of(n * f, act)};
-    int64_t wrong = 0;
-
-    k.all = 2 * k.words + words_of(n, act);
-    k.out = poisoned(k.all);
-    const bool same = same_bytes(run_gates, &k, k.out, k.all);
-    for (int64_t i = 0; i < n; i++) {
-        const double s = 1 / (1 + exp(-(double)gate[i]));
-        double dot = 0, size = 0;
-
-        for (int64_t j = i * f; j < (i + 1) * f; j++) {
-            const double x = at(x0, j, act) * s, dx = at(dx0, j, act) * s;
-            const double xs = fabs(x), dxs = fabs(dx);
-            const char *out = (const char *)k.out + bytes_of(j, act);
-            const double term = at(k.out, j, act) * at(dx0, j, act);
-
-            dot += term * (1 - s);
-            size += fabs(term); /* 1 - s cancels */
-            wrong += wrong_by(out, &x, &xs, 1, 4, act);
-            out += (size_t)k.words * sizeof(float);
-            wrong += wrong_by(out, &dx, &dxs, 1, 4, act);
-        }
-        wrong += wrong_by((const char *)(k.out + 2 * k.words) +
-                              bytes_of(i, act),
-                          &dot, &size, 1, f + 4, act);
-    }
-    is_int(wrong, 0, "%s: gates of %lld rows of %lld, %s: wrong elements",
-           setting, (long long)n, (long long)f, name_of(act));
-    ok(same, "%s: equal for 1, 2, 3 threads", setting);
-    free(x0), free(dx0), free(gate), free(k.out);
-}
-
 /* ---- all of it ---- */
 
-/* What the operations do with the tokens of a router. */
 static void check_shape(int64_t n, int64_t e, int64_t k, enum gpt_dtype act,
                         bool sigmoid, bool whole, bool bias)
 {
     struct layer l = new_layer(n, e, k, act);
-    const int64_t first = rnd_int(0, e - 1), count = rnd_int(1, e - first);
 
     l.op.sigmoid = sigmoid;
     l.op.whole = whole;
@@ -591,9 +565,6 @@ static void check_shape(int64_t n, int64_t e, int64_t k, enum gpt_dtype act,
     check_route(&l, bias ? " bias" : "");
     check_route_bwd(&l, n % 3 ? 0.7F : 0, n % 4 ? 0.2F : 0);
     check_route_bwd(&l, 0, 0);
-    check_rows(&l, 0, e, rnd_int(1, 70), true, false);
-    check_rows(&l, first, count, rnd_int(1, 70), n % 2, true);
-    check_gates(n, rnd_int(1, 70), act);
     free_layer(&l);
 }
 
@@ -632,6 +603,7 @@ static void body(void)
     for (int i = 0; i < 4; i++)
         check_no_numbers(i & 1, i & 2);
     check_no_scores();
+    check_all_groups();
     check_refusals();
 }
 
