@@ -5,7 +5,7 @@
 . "$top/tests/lib/named_runs.sh"
 
 golden=$top/tests/golden/trainer
-for name in trainer/checkpoint-3 accelerate; do
+for name in trainer/checkpoint-3 experts/checkpoint-3 accelerate; do
     rm -rf native
     expect 0 "$name" into "$golden/$name" native --verify
     check 'with its optimizer' [ -f \

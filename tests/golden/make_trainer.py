@@ -4,6 +4,7 @@
 Usage: make_trainer.py [DIR]   (needs torch, transformers, accelerate)
 
 trainer/checkpoint-3   of Trainer: optimizer.pt, two groups
+experts/checkpoint-3   the same of a model with experts and latent attention
 accelerate/            of save_state(): optimizer.bin, a tied model
 numbers/               one group, whose first moments are the weights, so that
                        one that is taken for another is found out; a stream of
@@ -12,7 +13,7 @@ numbers/names/         the same state of an optimizer that was given names, and
                        gathered/, of one whose keys are names, as FSDP has it,
                        with the weights as accelerate then has them
 
-Both runs train for three steps, save, and train for twenty more; losses.txt has
+All runs train for three steps, save, and train for twenty more; losses.txt has
 the losses of all.
 """
 import os
@@ -39,9 +40,7 @@ class Losses(Trainer):
         return loss
 
 
-def trainer(directory):
-    model = named_runs.build("llama", VOCAB, 1, 20, tie_word_embeddings=False,
-                             attention_bias=True)[1]
+def trainer(directory, model):
     ids = list(TEXT + TEXT[:1])
     # Trainer counts labels: the first one is none
     rows = [{"input_ids": ids, "labels": [-100] + ids[1:]}] * 64
@@ -116,6 +115,9 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     top = sys.argv[1] if len(sys.argv) > 1 else os.path.join(
         os.path.dirname(os.path.abspath(__file__)), "trainer")
-    trainer(top + "/trainer")
+    trainer(top + "/trainer", named_runs.build(
+        "llama", VOCAB, 1, 20, tie_word_embeddings=False,
+        attention_bias=True)[1])
+    trainer(top + "/experts", named_runs.build("deepseek", VOCAB, 2, 20)[1])
     by_accelerate(top + "/accelerate")
     numbers(top + "/numbers")

@@ -9,8 +9,8 @@ BEFORE, AFTER, SEQUENCE = 3, 20, 16
 
 
 def build(kind, vocab, layers, width, **more):
-    """A model of gpt2 or llama, as small as can be, whose vectors are not all
-    the same."""
+    """A model of gpt2, llama or deepseek, as small as can be, whose vectors are
+    not all the same."""
     import transformers
     torch.manual_seed(7)
     common = dict(vocab_size=vocab, bos_token_id=vocab - 1,
@@ -20,6 +20,16 @@ def build(kind, vocab, layers, width, **more):
             n_positions=SEQUENCE, n_embd=16, n_layer=layers, n_head=2,
             resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **common)
         model = transformers.GPT2LMHeadModel(config)
+    elif kind == "deepseek":
+        config = transformers.DeepseekV3Config(
+            hidden_size=16, intermediate_size=width, num_hidden_layers=layers,
+            num_attention_heads=2, num_key_value_heads=2, kv_lora_rank=6,
+            q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=2,
+            v_head_dim=4, moe_intermediate_size=8, n_routed_experts=4,
+            num_experts_per_tok=2, n_group=2, topk_group=1,
+            first_k_dense_replace=1, max_position_embeddings=SEQUENCE,
+            num_mtp_layers=0, **common)
+        model = transformers.DeepseekV3ForCausalLM(config)
     else:
         config = transformers.LlamaConfig(
             hidden_size=16, intermediate_size=width, num_hidden_layers=layers,

@@ -175,18 +175,21 @@ def rate(step):
 LAYOUTS = [(1, []), (2, ["--tensor-model-parallel-size", 2]),
            (2, ["--pipeline-model-parallel-size", 2]),
            (2, ["--use-distributed-optimizer"])]
-RUNS = {  # a case of hf_families_parity.py, or gpt2
+RUNS = {  # a case of hf_families_parity.py, of experts_parity.py, or gpt2
     "gpt2": by_trainer, "qwen2": by_trainer, "qwen3": by_trainer,
     "neox-serial": by_trainer, "opt": by_trainer, "phi3": by_trainer,
     "gemma2": by_trainer, "bloom": by_accelerate, "llama": by_accelerate,
+    "mixtral": by_trainer, "deepseek_v3": by_trainer,
+    "deepseek_v2-lite": by_accelerate, "qwen3_moe-whole": by_trainer,
 }
 GPT2 = ("GPT2", dict(num_attention_heads=2, n_inner=52, **families.NO_DROPOUT))
 FOUR = dict(num_attention_heads=4, num_key_value_heads=2, hidden_size=32)
 
 
 def goes_on(work, name, by, path, layout):
-    cls, changes, _ = families.CASES.get(name, (*GPT2, ""))
-    if "num_key_value_heads" in changes:
+    cls, changes = {**families.CASES, **experts_parity.CASES}.get(
+        name, GPT2)[:2]
+    if "num_key_value_heads" in changes and "kv_lora_rank" not in changes:
         changes = {**changes, **FOUR}
     d = os.path.join(work, name)
     m = families.model(families.make(d + "/model", cls, changes), d + "/model")
