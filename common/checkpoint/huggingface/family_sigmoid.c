@@ -122,7 +122,8 @@ static const struct gpt_hf_rule exaone_moe_memory[] = {
     RULE(ROUTER_BIAS, SAME, "layers.%.mlp.gate.e_score_correction_bias"),
 };
 static const struct gpt_hf_key exaone_moe_keys[] = {
-    LLAMA_KEYS, ENDS("1", "53"), NO_PAD, ROUTER_NOTES, SIGMOID_NOTES, EXPERT_GROUPS("1", "1"),
+    LLAMA_KEYS, ENDS("1", "53"), NO_PAD, ROUTER_NOTES, SIGMOID_NOTES,
+    EXPERT_GROUPS("1", "1"),
     HIDDEN("4096"), FFN("16384"), LAYERS("32"), HEADS("32"), KV_HEADS("32"),
     OWN_HEAD_DIM,
     POSITIONS("2048"), VOCAB("102400"), RMS_EPS("1e-5"), ROPE("10000"),
