@@ -37,6 +37,8 @@ enum gpt_hf_order {
     GPT_HF_ONE_ROW, /* a vector, in a tensor of two */
     GPT_HF_KV_ROWS, /* of latent attention: the first rows of a tensor, which */
     GPT_HF_TURNED_ROWS, /* make keys and values; or its last, which turn */
+    GPT_HF_KEY_HEADS,   /* keys of all heads in a tensor of three dimensions, */
+    GPT_HF_VALUE_HEADS, /* or values (map_heads.h) */
 };
 
 /* A tensor, or one for each row or expert. name: after the family's prefix, '%'

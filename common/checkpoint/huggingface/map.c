@@ -4,6 +4,7 @@
  * parameters (gate and up of Phi-3). */
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/huggingface/map_dims.h"
+#include "checkpoint/huggingface/map_heads.h"
 
 #include "base/io.h"
 
@@ -78,6 +79,8 @@ int gpt_hf_ndim(const struct gpt_hf_rule *rule, const struct gpt_param *p)
     case GPT_HF_STACKED:
     case GPT_HF_GATES:
     case GPT_HF_UPS:
+    case GPT_HF_KEY_HEADS:
+    case GPT_HF_VALUE_HEADS:
         return 3;
     default:
         return p->ndim;
@@ -198,6 +201,8 @@ static int64_t outputs(const struct gpt_config *c,
     case GPT_HF_CONV_QKV:
     case GPT_HF_QKV:
     case GPT_HF_QUARTERS:
+    case GPT_HF_KEY_HEADS: /* gpt_hf_heads_shape() knows */
+    case GPT_HF_VALUE_HEADS:
         break;
     }
     /* the vocabulary there has no dummy rows */
@@ -217,6 +222,10 @@ void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
         shape[0] = count_experts(p);
         shape[1] = rows;
         shape[2] = p->shape[1];
+        return;
+    case GPT_HF_KEY_HEADS:
+    case GPT_HF_VALUE_HEADS:
+        gpt_hf_heads_shape(c, rule->order == GPT_HF_KEY_HEADS, shape);
         return;
     case GPT_HF_ONE_ROW:
         shape[0] = rows;
@@ -415,6 +424,12 @@ static int view_halves(struct gpt_tensor *out, const struct gpt_tensor *in,
     return status;
 }
 
+static bool is_of_heads(const struct gpt_hf_rule *rule)
+{
+    return rule->order == GPT_HF_KEY_HEADS ||
+           rule->order == GPT_HF_VALUE_HEADS;
+}
+
 /* The vocabulary there has no dummy rows. Those that padding adds repeat the
  * last row, as Megatron's converters have it; they take no probability either
  * way. */
@@ -430,6 +445,9 @@ int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
         return gpt_hf_flatten(out, there, err);
     if (rule->order == GPT_HF_GATES || rule->order == GPT_HF_UPS)
         return view_halves(out, there, rule, p, true, err);
+    if (is_of_heads(rule))
+        return gpt_hf_view_heads(out, there, c,
+                                 rule->order == GPT_HF_KEY_HEADS, true, err);
     if (p->vocab_rows)
         return gpt_tensor_resize(out, there, true, err);
     return view_rows(out, there, c, rule, p, part, true, err);
@@ -447,5 +465,8 @@ int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
         return gpt_hf_stack(there, here, err);
     if (rule->order == GPT_HF_GATES || rule->order == GPT_HF_UPS)
         return view_halves(there, here, rule, p, false, err);
+    if (is_of_heads(rule))
+        return gpt_hf_view_heads(there, here, c,
+                                 rule->order == GPT_HF_KEY_HEADS, false, err);
     return view_rows(there, here, c, rule, p, part, false, err);
 }
