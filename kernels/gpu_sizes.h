@@ -11,7 +11,7 @@
 /* Abilities that every GPU has. Products of eight bits are not among them. */
 enum {
     GPU_ABILITIES = GPT_CAN_WINDOW | GPT_CAN_CAP | GPT_CAN_SCALE_WORDS |
-                    GPT_CAN_NORM_WIDE | GPT_CAN_EXPERTS,
+                    GPT_CAN_NORM_WIDE | GPT_CAN_EXPERTS | GPT_CAN_LATENT,
 };
 
 /* Logits at a time: products of a few thousand rows leave half of a GPU idle

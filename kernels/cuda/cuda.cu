@@ -449,6 +449,9 @@ static struct gpt_backend table()
     be.expert_weigh = cuda_expert_weigh;
     be.gate_rows = cuda_gate_rows;
     be.gate_rows_bwd = cuda_gate_rows_bwd;
+    be.latent_join = cuda_latent_join;
+    be.latent_split = cuda_latent_split;
+    be.fit_columns = cuda_fit_columns;
     be.xent = cuda_xent;
     be.xent_partial = cuda_xent_partial;
     be.xent_finish = cuda_xent_finish;

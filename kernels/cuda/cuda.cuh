@@ -251,6 +251,11 @@ void cuda_gate_rows(struct gpt_queue *q, void *x, const float *gate, int64_t n, 
                     enum gpt_dtype act);
 void cuda_gate_rows_bwd(struct gpt_queue *q, const void *x, void *dx, const float *gate,
                         void *dgate, int64_t n, int64_t f, enum gpt_dtype act);
+void cuda_latent_join(struct gpt_queue *q, const struct gpt_latent *op);
+void cuda_latent_split(struct gpt_queue *q, const struct gpt_latent *op,
+                       const struct gpt_latent_grad *grad);
+void cuda_fit_columns(struct gpt_queue *q, void *y, int64_t to, const void *x, int64_t from,
+                      int64_t n, enum gpt_dtype act);
 void cuda_xent(struct gpt_queue *q, const struct gpt_xent *op);
 void cuda_xent_partial(struct gpt_queue *q, const struct gpt_xent *op, float *stats);
 void cuda_xent_finish(struct gpt_queue *q, const struct gpt_xent *op, const float *stats,

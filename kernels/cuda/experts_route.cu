@@ -6,30 +6,34 @@
 
 enum { LANES = 32, WARPS = 8, THREADS = WARPS * LANES };
 
-/* Warps of a block, each with a token and 8 E bytes of shared memory, of which there are 32 KiB on
- * every GPU. */
-static int64_t warps_of(int64_t e)
+/* Warps of a block, each with a token and so many floats of shared memory, of which there are 32
+ * KiB on every GPU. */
+static int64_t warps_of(int64_t floats)
 {
-    return max(min(4096 / e, (int64_t)WARPS), (int64_t)1);
+    return max(min(8192 / floats, (int64_t)WARPS), (int64_t)1);
 }
 
-/* Puts a kernel for N tokens of E experts on the queue. */
+/* Puts a kernel for N tokens of E experts on the queue; room: floats of a token for each expert. */
 template <class... P, class... A>
 static void launch_tokens(struct gpt_queue *q, void (*kernel)(P...), const struct gpt_router *op,
-                          A... args)
+                          int64_t room, A... args)
 {
-    const int64_t warps = warps_of(op->e);
-    const size_t each = 2 * sizeof(float) * (size_t)warps;
+    const int64_t warps = warps_of(room * op->e);
+    const size_t each = (size_t)(room * warps) * sizeof(float);
 
     if (cuda_fits(q, kernel, "routers", op->e, each))
         launch(q, kernel, cuda_blocks(op->n, warps), (unsigned)warps * LANES,
                (size_t)op->e * each, args...);
 }
 
-/* The warp's 2 E floats, of which the first E are scores. */
-static __device__ inline float *own_room(int e)
+/* What each expert has there: a score, and what it is compared by, or the score's gradient; what
+ * its group is compared by, where there are groups. */
+enum { ROOM = 2, ROOM_GROUPS = 3 };
+
+/* The warp's floats, so many. */
+static __device__ inline float *own_room(int floats)
 {
-    return dynamic_floats() + threadIdx.x / LANES * 2 * e;
+    return dynamic_floats() + threadIdx.x / LANES * floats;
 }
 
 static __device__ inline int64_t own_token()
@@ -72,14 +76,21 @@ static __device__ inline bool goes_before(const candidate &a, const candidate &b
     return a.by > b.by || (!(a.by < b.by) && a.expert < b.expert);
 }
 
-/* The first of e candidates after `last`. */
-static __device__ candidate next_of(const float *by, int e, const candidate &last)
+/* Goes before all others. */
+static __device__ inline candidate before_all() { return {INFINITY, -1}; }
+
+/* The first of e candidates after `last`; not those whose number in `out` is negative, unless that
+ * is NULL. */
+static __device__ candidate next_of(const float *by, int e, const candidate &last,
+                                    const float *out = NULL)
 {
     candidate best = {NAN, INT32_MAX};
 
     for (int i = threadIdx.x % LANES; i < e; i += LANES) {
         const candidate here = {by[i], i};
 
+        if (out && out[i] < 0)
+            continue;
         if (goes_before(last, here) && goes_before(here, best))
             best = here;
     }
@@ -100,12 +111,44 @@ static __device__ inline float divisor(const struct gpt_router &op, float sum)
     return op.whole ? 1 : op.sigmoid ? sum + GPT_ROUTER_LEAST : sum;
 }
 
+/* Makes the scores of experts negative that are of other groups than the token's. strength: room
+ * for a float a group. */
+static __device__ void leave_groups(const struct gpt_router &op, float *scores, const float *by,
+                                    float *strength)
+{
+    const int groups = (int)op.groups, size = (int)op.e / groups, lane = threadIdx.x % LANES;
+    /* one alone is compared by what experts are; sums are of scores */
+    const float *of = op.bias || op.group_best == 1 ? by : scores;
+    candidate last;
+
+    for (int g = 0; g < groups; g++) {
+        float sum = 0;
+
+        last = before_all();
+        for (int i = 0; i < op.group_best; i++) {
+            last = next_of(of + g * size, size, last);
+            sum += last.by;
+        }
+        if (lane == 0)
+            strength[g] = sum;
+    }
+    __syncwarp();
+    last = before_all();
+    for (int i = 0; i < op.group_topk; i++)
+        last = next_of(strength, groups, last);
+    for (int i = lane; i < op.e; i += LANES)
+        if (goes_before(last, {strength[i / size], i / size}))
+            scores[i] = -1;
+    __syncwarp();
+}
+
 template <class T>
 static __global__ void __launch_bounds__(THREADS) choose(struct gpt_router op)
 {
+    const bool grouped = op.groups > 1;
     const int e = (int)op.e, k = (int)op.k, lane = threadIdx.x % LANES;
     const int64_t n = own_token();
-    float *scores = own_room(e), *by = scores + e, sum = 0;
+    float *scores = own_room((grouped ? ROOM_GROUPS : ROOM) * e), *by = scores + e, sum = 0;
 
     if (n >= op.n)
         return; /* the whole warp */
@@ -115,9 +158,11 @@ static __global__ void __launch_bounds__(THREADS) choose(struct gpt_router op)
     for (int i = lane; i < e; i += LANES)
         by[i] = op.bias ? scores[i] + to_float(((const T *)op.bias)[i]) : logits[i];
     __syncwarp();
-    candidate last = {INFINITY, -1};
+    if (grouped)
+        leave_groups(op, scores, by, by + e);
+    candidate last = before_all();
     for (int i = 0; i < k; i++) {
-        last = next_of(by, e, last);
+        last = next_of(by, e, last, grouped ? scores : NULL);
         sum += scores[last.expert];
         if (lane == i % LANES)
             expert[i] = last.expert;
@@ -160,7 +205,7 @@ void cuda_route(struct gpt_queue *q, const struct gpt_router *op)
         return;
     }
     with_type(op->act, [&](auto type) {
-        launch_tokens(q, choose<decltype(type)>, op, *op);
+        launch_tokens(q, choose<decltype(type)>, op, op->groups > 1 ? ROOM_GROUPS : ROOM, *op);
     });
     void *work = cuda_work(q, gpu_sort_scratch(pairs));
     if (!work)
@@ -271,7 +316,7 @@ static __global__ void __launch_bounds__(THREADS) route_back(backward p, T *dlog
 {
     const int64_t n = own_token();
     const int e = n < p.op.n ? (int)p.op.e : 0;
-    float *scores = own_room((int)p.op.e), *d = scores + p.op.e;
+    float *scores = own_room(ROOM * (int)p.op.e), *d = scores + p.op.e;
     const float share = p.losses ? *p.share : 0, by = share * (p.scale ? *p.scale : 1);
     float losses[2] = {0, 0};
 
@@ -300,7 +345,7 @@ static __global__ void __launch_bounds__(THREADS) route_back(backward p, T *dlog
 void cuda_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
                     const struct gpt_router_grad *grad)
 {
-    const int64_t blocks = cuda_blocks(op->n, warps_of(op->e));
+    const int64_t blocks = cuda_blocks(op->n, warps_of(ROOM * op->e));
     const float n = (float)op->n;
 
     if (!cuda_ready(q, "route_bwd", op->act) || !op->n)
@@ -319,7 +364,7 @@ void cuda_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
     with_type(op->act, [&](auto type) {
         using T = decltype(type);
 
-        launch_tokens(q, route_back<T>, op, p, (T *)grad->dlogits);
+        launch_tokens(q, route_back<T>, op, ROOM, p, (T *)grad->dlogits);
     });
     if (p.losses)
         cuda_add_columns(q, {{grad->losses, grad->losses + 1}, {1, 1}}, p.losses, blocks);

@@ -36,7 +36,7 @@ eight() { # directory; from where the test's golden numbers are found
 }
 all='ptx-hopper ptx-attention ptx-rows ptx-experts'
 if [ -n "${GPT_TEST_SWEEP:-}" ]; then
-    all="$all hopper attention rows embeddings flat more experts"
+    all="$all hopper attention rows embeddings flat more experts latent"
 fi
 for section in $all; do
     expect 0 "PTX gives what the CPU gives: $section" \

@@ -23,7 +23,7 @@ rows() { # least
 expect 0 'products' bench products
 check 'of every kind' rows 36
 expect 0 'passes' bench passes
-check 'of every kind' rows 18
+check 'of every kind' rows 21
 expect 0 'experts' bench experts
 check 'of every kind' rows 9
 expect 0 'attention' env GPT_TEST_DEVICE=cuda-emu \

@@ -132,6 +132,40 @@ static void run_zero(const struct bench_place *p)
     p->be->zero(p->q, p->mem[0], (size_t)p->rows * 4);
 }
 
+/* Latent attention of DeepSeek-V2-Lite's heads. */
+enum { HEADS = 16, NOPE = 128, TURNED = 64, VALUE = 128 };
+
+static struct gpt_latent latent_of(const struct bench_place *p)
+{
+    return (struct gpt_latent){.n = p->rows, .h = HEADS, .nope = NOPE,
+                               .turned = TURNED, .value = VALUE,
+                               .act = p->act, .q = p->mem[0], .k = p->mem[1],
+                               .kv = p->mem[2], .qkv = p->mem[3]};
+}
+
+static void run_latent_join(const struct bench_place *p)
+{
+    struct gpt_latent op = latent_of(p);
+
+    p->be->latent_join(p->q, &op);
+}
+
+static void run_latent_split(const struct bench_place *p)
+{
+    struct gpt_latent op = latent_of(p);
+    const struct gpt_latent_grad grad = {p->mem[3], p->mem[0], p->mem[1],
+                                         p->mem[2]};
+
+    p->be->latent_split(p->q, &op, &grad);
+}
+
+/* Attention's outputs, of which each head is as wide as its query. */
+static void run_fit(const struct bench_place *p)
+{
+    p->be->fit_columns(p->q, p->mem[1], VALUE, p->mem[0], NOPE + TURNED,
+                       p->rows * HEADS, p->act);
+}
+
 /* The number of different rows of wte that n random tokens use. */
 static double words_met(void)
 {
@@ -247,6 +281,35 @@ static void run_flat(void)
     run_cases(cases, GPT_COUNT(cases), "");
 }
 
+static void run_latent(void)
+{
+    const int64_t rows = tiny ? 16 : n / 4, d = NOPE + TURNED;
+    const int64_t few = tiny ? 16 : T;
+    const int64_t parts = HEADS * (d + NOPE + VALUE) + TURNED;
+    struct bench_operand q = {.kind = ACT, .row = HEADS * d}, q_out = q;
+    struct bench_operand k = {.kind = ACT, .row = TURNED}, k_out = k;
+    struct bench_operand kv = {.kind = ACT, .row = HEADS * (NOPE + VALUE)};
+    struct bench_operand qkv = {.kind = ACT, .row = 3 * HEADS * d};
+    struct bench_operand kv_out = kv, qkv_out = qkv;
+    struct bench_operand out = {.kind = ACT, .row = HEADS * VALUE,
+                                .checked = true};
+
+    q_out.checked = k_out.checked = kv_out.checked = qkv_out.checked = true;
+    const struct bench_case cases[] = {
+        {.name = "latent q, k, v joined", .run = run_latent_join, .rows = rows,
+         .check = few, .work = 2 * (double)(rows * (parts + 3 * HEADS * d)),
+         .ops = {q, k, kv, qkv_out}},
+        {.name = "latent q, k, v split", .run = run_latent_split, .rows = rows,
+         .check = few, .work = 4 * (double)(rows * parts) +
+                             2 * (double)(rows * TURNED * (HEADS - 1)),
+         .ops = {q_out, k_out, kv_out, qkv}},
+        {.name = "heads cut to values", .run = run_fit, .rows = rows,
+         .check = few, .work = 4 * (double)(rows * HEADS * VALUE),
+         .ops = {q, out}},
+    };
+    run_cases(cases, GPT_COUNT(cases), "");
+}
+
 int main(void)
 {
     bench_open();
@@ -261,6 +324,7 @@ int main(void)
     bench_row("copy", copy_rate * 1e-9, "GB/s", copy_rate * 1e-9, -1);
     run_rows("");
     run_flat();
+    run_latent();
     if (!tiny) {
         n /= 4;
         c = 4096;

@@ -16,6 +16,9 @@ struct experts_case {
     bool tb, add;
 };
 
+/* The router's groups, in the cases that follow; 0: none. */
+static int64_t groups, group_topk, group_best;
+
 /* The router's operands, of which `logits` is the caller's. */
 static void route_operands(struct operand *ops, const struct experts_case *k,
                            const float *logits, const float *bias)
@@ -38,7 +41,9 @@ static struct gpt_router route_of(const struct trial *t)
     const struct experts_case *k = t->params;
 
     return (struct gpt_router){
-        .n = k->n, .e = k->e, .k = k->k, .sigmoid = k->sigmoid,
+        .n = k->n, .e = k->e, .k = k->k, .groups = groups,
+        .group_topk = group_topk, .group_best = group_best,
+        .sigmoid = k->sigmoid,
         .whole = k->whole, .scaling = k->bias ? 2.5F : 1, .act = t->act,
         .logits = t->mem[0], .bias = k->bias ? t->mem[1] : NULL,
         .weight = t->mem[2], .expert = t->mem[3], .begin = t->mem[4],
@@ -85,8 +90,10 @@ static void check_router(const struct experts_case *k, const float *logits,
     ops[10] = (struct operand){"scale", F32, 1, &scale, false, 0};
     ops[11] = (struct operand){"weights", F32, k->n, weights, false, 0};
     compare(run_router, k, ops, GPT_COUNT(ops),
-            "router of %lld tokens, %lld of %lld experts%s%s%s",
+            "router of %lld tokens, %lld of %lld experts, %lld of %lld "
+            "groups by %lld%s%s%s",
             (long long)k->n, (long long)k->k, (long long)k->e,
+            (long long)group_topk, (long long)groups, (long long)group_best,
             k->sigmoid ? " sigmoid" : "", k->whole ? " whole" : "",
             k->bias ? " bias" : "");
     free(dweight), free(weights);
@@ -207,10 +214,29 @@ static void check_experts(struct experts_case k, const struct precision *tf32)
     free(logits), free(bias);
 }
 
+static void set_groups(int64_t all, int64_t topk, int64_t best)
+{
+    groups = all;
+    group_topk = topk;
+    group_best = best;
+}
+
+/* A router alone, of groups that are set, each of `size` experts. */
+static void check_group_router(int64_t n, int64_t size, int64_t k,
+                               bool sigmoid, bool bias)
+{
+    const struct experts_case c = {.n = n, .e = groups * size, .k = k,
+                                   .sigmoid = sigmoid, .bias = bias};
+    float *logits = rnd_floats(n * c.e, 3), *add = rnd_floats(c.e, 0.3);
+
+    check_router(&c, logits, add);
+    free(logits), free(add);
+}
+
 /* Logits that are equal, or no numbers: experts are those of the CPU. */
 static void check_odd_logits(bool bias)
 {
-    struct experts_case k = {.n = 40, .e = 37, .k = 5, .count = 37,
+    struct experts_case k = {.n = 40, .e = 2 * 37, .k = 5, .count = 2 * 37,
                              .bias = bias, .rows = 3, .columns = 5};
     float *logits = rnd_floats(k.n * k.e, 1), *add = rnd_floats(k.e, 1);
 

@@ -2,6 +2,7 @@
  * without tails, all types, poisoned outputs, several orders of threads. Start
  * at the table of sections near the end. */
 #include "tests/unit/device_experts.h"
+#include "tests/unit/device_latent.h"
 
 #include <dlfcn.h>
 
@@ -1424,6 +1425,21 @@ static void sweep_experts(void)
     check_gates(rnd_int(1, 40), rnd_int(1, 300));
 }
 
+static void sweep_latent(void)
+{
+    const int64_t size = rnd_int(1, 12), topk = rnd_int(1, 9);
+    const int64_t most = topk * size < 64 ? topk * size : 64;
+    const int64_t by = coin() ? 1 : 8;
+    const int64_t nope = rnd_int(1, 16) * by, turned = rnd_int(1, 8) * by;
+
+    set_groups(rnd_int(topk, 9), topk, rnd_int(1, size));
+    check_group_router(rnd_int(1, 60), size, rnd_int(1, most), coin(), coin());
+    set_groups(0, 0, 0);
+    check_latent(rnd_int(1, 40), rnd_int(1, 9), nope, turned,
+                 rnd_int(1, (nope + turned) / by) * by);
+    check_fit(rnd_int(1, 40) * by, rnd_int(1, 40) * by, rnd_int(1, 60));
+}
+
 static void sweep(int64_t rounds)
 {
     static const int64_t heads[] = {1, 8, 20, 64, 80, 96, 128};
@@ -1456,6 +1472,7 @@ static void sweep(int64_t rounds)
         check_mix(rnd_int(1, 5000));
         check_flat(rnd_int(1, 50000));
         sweep_experts();
+        sweep_latent();
     }
 }
 
@@ -1802,6 +1819,30 @@ static void random_shapes(void)
 
 /* ---- experts ---- */
 
+/* Routers whose experts are of some groups. */
+static void check_groups(void)
+{
+    set_groups(37, 3, 1);
+    check_odd_logits(false);
+    set_groups(37, 3, 2);
+    check_odd_logits(true);
+    set_groups(8, 4, 2);
+    check_group_router(50, 32, 8, true, true);
+    set_groups(8, 3, 1);
+    check_group_router(33, 20, 6, false, false);
+    set_groups(4, 2, 3);
+    check_group_router(33, 5, 10, false, false);
+    set_groups(40, 7, 1);
+    check_group_router(20, 1, 7, true, false);
+    set_groups(2, 1, 64);
+    check_group_router(9, 64, 64, true, true);
+    set_groups(70, 70, 2);
+    check_group_router(9, 3, 5, false, true);
+    set_groups(4, 2, 2);
+    check_group_router(3, 1024, 4, true, false);
+    set_groups(0, 0, 0);
+}
+
 static void experts(void)
 {
     /* tokens, experts, of a token; first, here; options; matrices */
@@ -1822,6 +1863,7 @@ static void experts(void)
         check_experts(cases[i], NULL);
     check_odd_logits(false);
     check_odd_logits(true);
+    check_groups();
     check_gates(1, 1);
     check_gates(37, 72);
     check_gates(5, 2056);
@@ -1829,6 +1871,26 @@ static void experts(void)
     for (size_t i = 2; i < 7; i++)
         check_experts(cases[i], &tf32[1]);
     allow_tf32(false);
+}
+
+/* Heads whose parts are moved 16 bytes at a time, by all types or some, and
+ * others; rows that are longer than a block is wide. */
+static void latent(void)
+{
+    check_latent(1, 1, 1, 1, 1);
+    check_latent(3, 2, 4, 2, 6);
+    check_latent(37, 3, 7, 2, 3);
+    check_latent(40, 5, 12, 4, 16);
+    check_latent(9, 16, 128, 64, 128);
+    check_latent(300, 2, 16, 8, 24);
+    check_latent(5, 3, 2000, 640, 104);
+    check_fit(1, 1, 1);
+    check_fit(7, 5, 33);
+    check_fit(5, 7, 300);
+    check_fit(128, 192, 70);
+    check_fit(192, 128, 70);
+    check_fit(12, 20, 9);
+    check_fit(5000, 3000, 3);
 }
 
 /* ---- a case or two of each kernel, for the interpreter of PTX, which is
@@ -1916,6 +1978,13 @@ static void ptx_experts(void)
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
         check_experts(cases[i], NULL);
     check_gates(3, 40);
+    set_groups(5, 2, 2);
+    check_group_router(9, 4, 3, true, true);
+    set_groups(0, 0, 0);
+    check_latent(3, 2, 16, 8, 24);
+    check_latent(3, 2, 5, 2, 3);
+    check_fit(24, 40, 5);
+    check_fit(5, 3, 5);
     allow_tf32(true);
     for (size_t i = 0; i < 3; i++)
         check_experts(cases[i], &tf32[1]);
@@ -1934,6 +2003,7 @@ static const struct {
     {"more", more},           {"sweep", random_shapes},
     {"failures", failures},   {"limits", limits},
     {"crowds", crowds},       {"experts", experts},
+    {"latent", latent},
     {"ptx-hopper", ptx_hopper},
     {"ptx-attention", ptx_attention},
     {"ptx-rows", ptx_rows},
