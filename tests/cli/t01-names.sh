@@ -51,8 +51,8 @@ err_has '--moe-expert-capacity-factor: no token is dropped'
 check 'a hint that two share is there once' \
     test "$(grep -o 'no delayed scaling' err | wc -l)" = 1
 expect 2 'names of a family' train --lr 1 --moe-input-jitter-eps 0.1 \
-    --moe-router-group-topk 2 --mtp-loss-scaling-factor 0.1
-err_has "unknown options '--moe-input-jitter-eps', '--moe-router-group-topk', '--mtp-"
+    --moe-token-drop-policy probs --mtp-loss-scaling-factor 0.1
+err_has "unknown options '--moe-input-jitter-eps', '--moe-token-drop-policy', '--mtp-"
 err_has '--moe-input-jitter-eps: --num-experts, --moe-router-topk'
 err_has '--mtp-loss-scaling-factor: the model predicts the next token alone'
 # Program, a name with its value, and what the answer has.

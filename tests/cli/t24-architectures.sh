@@ -441,7 +441,7 @@ refused 'rotary_scaling longrope turns 129 pairs of a head: at most 128' \
     "$longrope --kv-channels 258 --rotary-short-factors 1
     --rotary-long-factors 1"
 latent="$rope --normalization RMSNorm --disable-bias-linear --kv-lora-rank 8"
-refused 'v_head_dim and latent_norm_epsilon need kv_lora_rank' --v-head-dim 4
+refused 'v_head_dim and latent_norm_epsilon need kv_lora_rank' '--v-head-dim 4'
 refused 'need kv_lora_rank: they are of latent attention' \
     "--latent-norm-epsilon 1e-6"
 refused 'kv_lora_rank needs position_embedding rope' \
