@@ -95,7 +95,7 @@ check 'to the same weights' same on run
 # ---- what is wrong ----
 expect 2 'experts do not divide' into mixtral x 1 1 3
 err_has 'num_experts (4) does not divide by the expert model parallel size (3)'
-expect 2 'nor do widths' into some x 8 1 1
+err_has 'choose a divisor of num_experts'
 expect 2 'names before experts' into some x 1 1 1 \
     --saver-transformer-impl legacy
 err_has 'names of style legacy are older than experts'

@@ -1,7 +1,8 @@
 /* Checkpoints of Megatron-LM in its classic format: a directory an iteration,
  * in it one mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt for each tensor parallel
- * rank of each stage, and of each part of the experts. Source: megatron/training/checkpointing.py and
- * tools/checkpoint of Megatron-LM, from 2019 to 2026.
+ * rank of each stage, and of each part of the experts. Source:
+ * megatron/training/checkpointing.py and tools/checkpoint of Megatron-LM, from
+ * 2019 to 2026.
  *
  * open.c finds and opens the files, names.c knows what tensors were called over
  * the years, config.c makes a model's configuration of the arguments, read.c

@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/num.h"
-#include "checkpoint/run_state.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -190,12 +189,12 @@ static int add_cut(struct gpt_target *t, struct gpt_megatron_rank_plan *r,
 {
     const struct gpt_megatron_output *p = t->data;
     const enum gpt_param_role role = s->param->role;
-    const enum gpt_param_role partner = role == GPT_FC1_WEIGHT ? GPT_GATE_WEIGHT
-                                        : role == GPT_FC1_BIAS ? GPT_GATE_BIAS
-                                                               : GPT_SHARED_GATE;
-    const bool gated = t->o.config.gated &&
-                       (role == GPT_FC1_WEIGHT || role == GPT_FC1_BIAS ||
-                        role == GPT_SHARED_FC1);
+    const enum gpt_param_role partner =
+        role == GPT_FC1_WEIGHT   ? GPT_GATE_WEIGHT
+        : role == GPT_FC1_BIAS   ? GPT_GATE_BIAS
+        : role == GPT_SHARED_FC1 ? GPT_SHARED_GATE
+                                 : GPT_N_ROLES;
+    const bool gated = t->o.config.gated && partner != GPT_N_ROLES;
     struct gpt_megatron_cut *c = NULL;
 
     for (int64_t i = r->n - 1; gated && i >= 0 && i >= r->n - 2; i--)

@@ -3,7 +3,7 @@
  *
  * Ranks of experts have equal numbers of whole experts, and tensor parallel
  * ranks an equal part of the width of each, as of every feed-forward: what
- * Megatron-LM does unless it is told a size for experts alone. */
+ * Megatron-LM does without a size for experts alone. */
 #include "checkpoint/megatron/write.h"
 
 int gpt_megatron_check_experts(const struct gpt_target *t, struct gpt_err *err)
@@ -12,17 +12,26 @@ int gpt_megatron_check_experts(const struct gpt_target *t, struct gpt_err *err)
 
     if (c->num_experts == 0 && t->o.ep_size == 1)
         return GPT_OK;
-    if (c->num_experts == 0 || c->num_experts % t->o.ep_size != 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "num_experts (%lld) does not divide by the expert "
-                        "model parallel size (%lld)",
-                        (long long)c->num_experts, (long long)t->o.ep_size);
-    if (c->moe_ffn_hidden_size % t->o.tp_size != 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "moe_ffn_hidden_size (%lld) does not divide by the "
-                        "tensor model parallel size (%lld)",
-                        (long long)c->moe_ffn_hidden_size,
-                        (long long)t->o.tp_size);
+    if (c->num_experts == 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "expert model parallel size %lld: the model has no experts",
+                 (long long)t->o.ep_size);
+        return gpt_hint(err, "leave the option out");
+    }
+    if (c->num_experts % t->o.ep_size != 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "num_experts (%lld) does not divide by the expert model "
+                 "parallel size (%lld)",
+                 (long long)c->num_experts, (long long)t->o.ep_size);
+        return gpt_hint(err, "choose a divisor of num_experts");
+    }
+    if (c->moe_ffn_hidden_size % t->o.tp_size != 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "moe_ffn_hidden_size (%lld) does not divide by the tensor "
+                 "model parallel size (%lld)",
+                 (long long)c->moe_ffn_hidden_size, (long long)t->o.tp_size);
+        return gpt_hint(err, "choose a divisor of moe_ffn_hidden_size");
+    }
     if (t->o.style == GPT_MEGATRON_LEGACY) {
         gpt_fail(err, GPT_EUSAGE,
                  "names of style %s are older than experts",

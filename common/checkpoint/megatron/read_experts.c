@@ -14,7 +14,7 @@
 
 /* ---- ranks ---- */
 
-/* The first that has part `r` of the experts of rank ep; NULL: there is none. */
+/* The first that has part `r` of the experts of rank ep, or NULL. */
 static struct gpt_megatron_rank *expert_rank(const struct gpt_megatron *m,
                                              int64_t ep, int64_t pp, int64_t r)
 {
@@ -58,14 +58,14 @@ static int find_holes(const struct gpt_megatron *m, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Of two numbers in a name the second is that of the stage, and where there is
+/* The second of two numbers in a name is that of the stage, and where there is
  * one stage that of experts: only the arguments tell. Ranks lie in memory alike
  * in both cases. */
 int gpt_megatron_settle_ranks(struct gpt_megatron *m, struct gpt_err *err)
 {
     const struct gpt_pickle_value *args =
         gpt_pickle_find(m->ranks[0].torch.root, "args");
-    int64_t pp = m->pp_size, ep = 1;
+    int64_t pp = m->pp_size, ep = 1, experts = 0;
 
     gpt_megatron_int(args, "pipeline_model_parallel_size", &pp);
     gpt_megatron_int(args, "expert_model_parallel_size", &ep);
@@ -74,7 +74,9 @@ int gpt_megatron_settle_ranks(struct gpt_megatron *m, struct gpt_err *err)
         m->pp_size = 1;
     }
     m->etp_size = m->tp_size;
-    gpt_megatron_int(args, "expert_tensor_parallel_size", &m->etp_size);
+    gpt_megatron_int(args, "num_experts", &experts);
+    if (experts > 0)
+        gpt_megatron_int(args, "expert_tensor_parallel_size", &m->etp_size);
     if (m->etp_size < 1 || m->tp_size % m->etp_size != 0)
         return gpt_fail(err, GPT_EDATA,
                         "%s: its run had expert_tensor_parallel_size %lld with "

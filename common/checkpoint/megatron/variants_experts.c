@@ -3,8 +3,6 @@
 #include "checkpoint/megatron/megatron.h"
 #include "checkpoint/torch/write.h"
 
-#include <string.h>
-
 /* Arguments that change what experts compute, or how their matrices lie. */
 static const char *const refused[] = {
     "moe_router_topk_limited_devices",
