@@ -39,8 +39,6 @@ const struct gpt_foreign_option gpt_reshape_foreign[] = {
      * output's. */
     {"bf16", MEGATRON, .means = "--target-params-dtype=bf16", .flag = true},
     {"fp16", MEGATRON, .means = "--target-params-dtype=fp16", .flag = true},
-    {"target-expert-parallel-size", MEGATRON,
-     .answer = EXPERT_RANKS, .skip = true, .only = "1"},
     {"loader-transformer-impl", MEGATRON,
      .answer = "names of tensors are recognised", .skip = true},
     {"load-dir", MEGATRON, .means = "--load-path=%"},
@@ -57,6 +55,8 @@ const struct gpt_foreign_option gpt_reshape_foreign[] = {
      .means = "--target-tensor-model-parallel-size=%"},
     {"target-pipeline-parallel-size", MEGATRON,
      .means = "--target-pipeline-model-parallel-size=%"},
+    {"target-expert-parallel-size", MEGATRON,
+     .means = "--target-expert-model-parallel-size=%"},
 };
 
 const size_t gpt_reshape_n_foreign = GPT_COUNT(gpt_reshape_foreign);

@@ -30,7 +30,7 @@ struct options {
     const char *style;
     bool to_transformers, print_structure, json, dry_run, verify;
     bool no_verify_input, shard_optimizer;
-    int64_t tp, pp, divisible_by, true_vocab, max_shard_size;
+    int64_t tp, pp, ep, divisible_by, true_vocab, max_shard_size;
     struct gpt_stage_layers stages;
     struct gpt_list adapters;
 };
@@ -90,6 +90,9 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_INT, .name = "target-pipeline-model-parallel-size",
      .arg = "N", AT(pp), .def = "0", .min = 0, .max = 65536,
      .help = "of the output; 0: the input's"},
+    {.kind = GPT_OPT_INT, .name = "target-expert-model-parallel-size",
+     .arg = "N", AT(ep), .def = "1", .min = 1, .max = 4096,
+     .help = "ranks of a Megatron output that share the experts of a layer"},
     GPT_STAGE_LAYERS_OPTIONS(struct options, stages),
     {.kind = GPT_OPT_CHOICE, .name = "target-params-dtype", .arg = "TYPE",
      AT(dtype), .choices = dtypes,
@@ -215,6 +218,14 @@ static int check_effect(const struct gpt_format *to,
                  to->name);
         return gpt_hint(err, "leave it out, or add --to megatron");
     }
+    if (!to->shares_experts &&
+        gpt_option_given(args, "target-expert-model-parallel-size")) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--target-expert-model-parallel-size has no effect on format "
+                 "%s: it is for --to megatron",
+                 to->name);
+        return gpt_hint(err, "leave it out, or add --to megatron");
+    }
     if (packing && !to->has_packings) {
         gpt_fail(err, GPT_EUSAGE,
                  "--target-params-dtype %s has no effect on format %s: it is "
@@ -282,6 +293,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
         .save = o->save_path,
         .to = find_format(o),
         .tp = o->tp,
+        .ep = o->ep,
         .pp = o->pp,
         .stages = o->stages,
         .divisible_by = o->divisible_by,

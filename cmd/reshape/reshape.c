@@ -171,6 +171,7 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
         .config = r->source.config,
         .tp_size = o->tp ? o->tp : r->source.tp_size,
         .pp_size = o->pp ? o->pp : r->source.pp_size,
+        .ep_size = o->ep,
         .first_layers = o->stages.first_layers,
         .last_layers = o->stages.last_layers,
         .dtype = o->dtype,

@@ -12,6 +12,7 @@ struct gpt_reshape_options {
     const char *load, *save;
     const struct gpt_format *to;
     int64_t tp, pp;       /* 0: the input's */
+    int64_t ep;           /* ranks that share experts */
     struct gpt_stage_layers stages;
     int64_t divisible_by; /* padding of the vocabulary, times tp */
     bool repad;           /* divisible_by was asked for */

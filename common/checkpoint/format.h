@@ -28,6 +28,7 @@ struct gpt_format {
     int keeps_ends;
     bool keeps_state; /* optimizer state is written, too */
     bool shards_optimizer; /* ... in a second way: of a distributed one */
+    bool shares_experts; /* more ranks than those of the layout share experts */
     bool has_shards;  /* tensors are spread over files of a limited size */
     /* Ways of naming tensors that a target can choose from, the default first;
      * NULL: there is one. NULL-terminated. */
@@ -57,9 +58,11 @@ struct gpt_format {
      * missing. NULL: nothing ever is. */
     bool (*explain)(const char *dir, struct gpt_err *err);
 
-    /* True when each of several ranks gets an equal part of a query group, by
-     * these options; NULL: groups are never cut. */
-    bool (*shares_groups)(const struct gpt_target_options *options);
+    /* Changes the sizes of *config that ranks divide, where they are not those
+     * that gpt-train's do: each of several ranks may get an equal part of a
+     * query group. NULL: they are. */
+    void (*divide)(const struct gpt_target_options *options,
+                   struct gpt_config *config);
     /* Fills t->path, files, n_tensors and data. free_plan() also follows a
      * failure. */
     int (*plan)(struct gpt_target *t, struct gpt_err *err);

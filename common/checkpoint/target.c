@@ -44,6 +44,7 @@ int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,
                     struct gpt_err *err)
 {
     *t = (struct gpt_target){.format = format, .source = source, .o = *options};
+    t->o.ep_size = gpt_max_i64(1, t->o.ep_size);
     int status = plan(t, err);
     if (status != GPT_OK) {
         gpt_target_close(t);
@@ -54,15 +55,14 @@ int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,
     return GPT_OK;
 }
 
-/* The sizes that tensor parallel ranks divide: of shared groups each has one
- * for itself. */
+/* The sizes that tensor parallel ranks divide. */
 static struct gpt_config divided(const struct gpt_format *format,
                                  const struct gpt_target_options *o)
 {
     struct gpt_config c = o->config;
 
-    if (format->shares_groups && format->shares_groups(o))
-        c.num_query_groups = o->tp_size;
+    if (format->divide)
+        format->divide(o, &c);
     return c;
 }
 

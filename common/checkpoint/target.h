@@ -19,6 +19,8 @@ struct gpt_target_options {
     struct gpt_config config; /* vocabulary and padding may differ from the
                                * source's */
     int64_t tp_size, pp_size; /* layout, where the format has one */
+    int64_t ep_size; /* ranks that share experts, where the format has these;
+                      * 0 = 1 */
     /* Virtual stages of a rank, 0 = one; layers of an uneven first and last
      * stage, 0 = as the others. */
     int64_t chunks, first_layers, last_layers;

@@ -100,8 +100,10 @@ damage
 for rank in bad/iter_0001234/mp_rank_*; do
     mv "$rank" "${rank}_000"
 done
-expect 3 'ranks of experts' into bad x
-err_has 'ranks of experts are not read'
+check 'ranks of the only part of experts' is_model bad
+mv bad/iter_0001234/mp_rank_01_000_000 bad/iter_0001234/mp_rank_01_000_001
+expect 3 'and a part of them alone' into bad x
+err_has 'no file of expert rank 0, tensor rank 1 in stage 0, of 2 x 2 x 2 ranks'
 damage
 printf ' 1234 \n' >bad/latest_checkpointed_iteration.txt
 expect 0 'blanks around the iteration' gpt-reshape inspect bad
@@ -291,7 +293,7 @@ refused normalization '"BatchNorm"' 'its run had normalization BatchNorm'
 refused quick_geglu True 'its run had quick_geglu'
 refused multi_latent_attention True 'its run had multi_latent_attention'
 refused window_size '(128, 0)' 'its run had window_size'
-refused num_experts 8 'its run had num_experts 8'
+refused num_experts 8 'no layer of a GPT'
 refused num_layers 3 'its files have 2 layers, its arguments say 3'
 refused num_attention_heads 3 'its model says 72 x 16'
 refused position_embedding_type '"mrope"' 'position_embedding_type'

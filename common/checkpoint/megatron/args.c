@@ -43,6 +43,19 @@ static void put_stages(struct gpt_pickle_out *o, const struct gpt_target *t)
             gpt_pickle_put_key_int(o, options[i].name, options[i].value);
 }
 
+/* Modules of grouped products and others call experts by different names, so
+ * the run that loads the file needs the same ones. */
+static void put_expert_ranks(struct gpt_pickle_out *o,
+                             const struct gpt_target *t)
+{
+    if (t->o.config.num_experts == 0)
+        return;
+    gpt_pickle_put_key_int(o, "expert_model_parallel_size", t->o.ep_size);
+    gpt_pickle_put_key_int(o, "expert_tensor_parallel_size", t->o.tp_size);
+    gpt_pickle_put_key_bool(o, "moe_grouped_gemm",
+                            t->o.style == GPT_MEGATRON_TE);
+}
+
 /* Sizes of the layout are compared by Megatron-LM when it loads, world size and
  * rank are read by transformers' script. */
 static void put_run(struct gpt_pickle_out *o, const struct gpt_target *t,
@@ -53,10 +66,11 @@ static void put_run(struct gpt_pickle_out *o, const struct gpt_target *t,
     gpt_pickle_put_key_int(o, "tensor_model_parallel_size", tp);
     gpt_pickle_put_key_int(o, "pipeline_model_parallel_size", pp);
     put_stages(o, t);
+    put_expert_ranks(o, t);
     /* Weights fit any number of replicas. The world is that of the files, in
      * which ranks are numbered as here: tensor ranks first, then stages. */
-    gpt_pickle_put_key_int(o, "data_parallel_size", 1);
-    gpt_pickle_put_key_int(o, "world_size", tp * pp);
+    gpt_pickle_put_key_int(o, "data_parallel_size", t->o.ep_size);
+    gpt_pickle_put_key_int(o, "world_size", tp * pp * t->o.ep_size);
     gpt_pickle_put_key_int(o, "rank", file);
     gpt_pickle_put_key_int(o, "make_vocab_size_divisible_by",
                            t->o.divisible_by);

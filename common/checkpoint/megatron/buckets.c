@@ -115,6 +115,7 @@ static bool is_taken(const struct gpt_megatron_buckets *b,
 {
     return !cut->copy &&
            (tp_rank == 0 ||
+            gpt_megatron_is_expert(b->table.rows[cut->boxes[0].row].role) ||
             b->table.rows[cut->boxes[0].row].split != GPT_SPLIT_NONE);
 }
 
@@ -157,6 +158,8 @@ static int take_buffer(struct gpt_megatron *m, struct gpt_megatron_buckets *b,
     for (int64_t i = r->first[v + 1] - 1; *fits && i >= r->first[v]; i--) {
         const struct gpt_megatron_cut *cut = &r->cuts[i];
 
+        if (cut->group < 0)
+            continue;
         if (t && at == t->shape[0]) {
             at = 0;
             t = find_bucket(m, group, v, ++bucket, GPT_MEGATRON_MASTER);
@@ -189,6 +192,9 @@ static int prove(struct gpt_megatron *m, const struct gpt_megatron_buckets *b,
         gpt_tensor_make(p->name, GPT_F32, p->ndim, p->shape);
     uint8_t x[PROOF], y[PROOF];
 
+    /* no bucket has it */
+    if (gpt_megatron_is_buffer(p->role))
+        return GPT_OK;
     if (!t || gpt_tensor_check(master, m->dir, NULL) != GPT_OK) {
         *fits = false;
         return GPT_OK;
@@ -222,7 +228,7 @@ static struct gpt_target_options find_layout(const struct gpt_megatron *m)
     const struct gpt_pickle_value *args =
         gpt_pickle_find(m->ranks[0].torch.root, "args");
     struct gpt_target_options o = {.config = m->config, .tp_size = 1,
-                                   .pp_size = 1};
+                                   .pp_size = 1, .ep_size = 1};
 
     gpt_megatron_int(args, "tensor_model_parallel_size", &o.tp_size);
     gpt_megatron_int(args, "pipeline_model_parallel_size", &o.pp_size);
@@ -286,11 +292,13 @@ int gpt_megatron_read_buckets(struct gpt_megatron *m, bool *found, bool *fits,
     static const enum gpt_megatron_names styles[] = {GPT_MEGATRON_TE,
                                                      GPT_MEGATRON_CORE};
     const struct gpt_target_options o = find_layout(m);
-    int64_t ranks;
+    int64_t ranks, experts = 1; /* ranks that share these have other buckets */
 
     *found = find_bucket(m, 0, 0, 0, GPT_MEGATRON_MASTER) != NULL;
     *fits = false;
-    if (!*found || o.tp_size < 1 || o.pp_size < 1 ||
+    gpt_megatron_int(gpt_pickle_find(m->ranks[0].torch.root, "args"),
+                     "expert_model_parallel_size", &experts);
+    if (!*found || experts > 1 || o.tp_size < 1 || o.pp_size < 1 ||
         !gpt_mul(o.tp_size, o.pp_size, &ranks) || ranks > m->dist->n ||
         o.chunks < 0 || o.chunks > GPT_MAX_CHUNKS)
         return GPT_OK;

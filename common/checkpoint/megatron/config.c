@@ -34,7 +34,9 @@ static bool find_shape(const struct gpt_megatron *m, enum gpt_param_role role,
     /* the first layer stands for all, whether they are stacked or not */
     if (m->dist) {
         whole = gpt_megatron_dist_tensor(
-            m, "", role, role == GPT_FC1_WEIGHT ? 0 : -1, &layer);
+            m, "", role,
+            role == GPT_FC1_WEIGHT || role == GPT_ROUTER_WEIGHT ? 0 : -1,
+            &layer);
         if (!whole)
             return false;
         out->ndim = whole->ndim - (layer >= 0);
@@ -51,16 +53,16 @@ static bool find_shape(const struct gpt_megatron *m, enum gpt_param_role role,
 }
 
 /* What the first rank's tensors say: C, F, rows of the vocabulary and of the
- * table of positions. */
+ * table of positions. A first layer with experts has a router in place of a
+ * width F, which is in the arguments of such a model. */
 static int read_shapes(struct gpt_megatron *m, struct gpt_err *err)
 {
+    const bool sparse = gpt_config_has_experts(&m->config, 0);
     struct shape words, positions, fc1;
     const bool found = find_shape(m, GPT_WORD_EMBEDDING, &words);
     const bool learned = find_shape(m, GPT_POSITION_EMBEDDING, &positions);
 
-    find_shape(m, GPT_FC1_WEIGHT, &fc1);
-    if (m->dist)
-        m->config.num_layers = gpt_megatron_dist_layers(m);
+    find_shape(m, sparse ? GPT_ROUTER_WEIGHT : GPT_FC1_WEIGHT, &fc1);
     /* tensors are looked up under all names, so this is also the test of
      * whether the file is of a GPT at all */
     if (words.ndim != 2 || fc1.ndim != 2) {
@@ -70,12 +72,12 @@ static int read_shapes(struct gpt_megatron *m, struct gpt_err *err)
     }
     m->config.hidden_size = words.size[1];
     if (!gpt_mul(words.size[0], m->tp_size, &m->config.padded_vocab_size) ||
-        !gpt_mul(fc1.size[0], m->tp_size, &m->config.ffn_hidden_size))
+        !gpt_mul(fc1.size[0], m->tp_size, &fc1.size[0]))
         return gpt_fail(err, GPT_EDATA, "%s/%s: a shape overflows", m->dir,
                         m->ranks[0].file);
     /* an odd number is found when the gate and its partner are taken apart */
-    if (m->config.gated)
-        m->config.ffn_hidden_size /= 2;
+    if (!sparse)
+        m->config.ffn_hidden_size = fc1.size[0] / (m->config.gated ? 2 : 1);
     if (learned)
         m->config.max_positions = positions.size[0];
     return GPT_OK;
@@ -205,7 +207,8 @@ static int check_layout(const struct gpt_megatron *m,
                         const struct gpt_pickle_value *args,
                         struct gpt_err *err)
 {
-    int64_t tp = m->tp_size, pp = m->pp_size, layers = m->config.num_layers;
+    int64_t tp = m->tp_size, pp = m->pp_size, ep = m->ep_size;
+    int64_t layers = m->config.num_layers;
 
     /* global tensors have no layout */
     if (m->dist)
@@ -213,6 +216,7 @@ static int check_layout(const struct gpt_megatron *m,
     gpt_megatron_int(args, "model_parallel_size", &tp);
     gpt_megatron_int(args, "tensor_model_parallel_size", &tp);
     gpt_megatron_int(args, "pipeline_model_parallel_size", &pp);
+    gpt_megatron_int(args, "expert_model_parallel_size", &ep);
     gpt_megatron_int(args, "num_layers", &layers);
     /* the first name is that of version 2 and before */
     if (tp != m->tp_size || pp != m->pp_size) {
@@ -224,6 +228,14 @@ static int check_layout(const struct gpt_megatron *m,
         return gpt_hint(err, "each node may have written its own ranks: copy "
                              "the directories mp_rank_* of all into one");
     }
+    if (ep != m->ep_size) {
+        gpt_fail(err, GPT_EDATA,
+                 "%s: has files of %lld ranks of experts, its arguments say "
+                 "%lld",
+                 m->dir, (long long)m->ep_size, (long long)ep);
+        return gpt_hint(err, "each node may have written its own ranks: copy "
+                             "the directories mp_rank_* of all into one");
+    }
     if (layers != m->config.num_layers)
         return gpt_fail(err, GPT_EDATA,
                         "%s: its files have %lld layers, its arguments say "
@@ -231,6 +243,22 @@ static int check_layout(const struct gpt_megatron *m,
                         m->dir, (long long)m->config.num_layers,
                         (long long)layers);
     return GPT_OK;
+}
+
+/* Experts are shared among ranks: whole ones, and parts of each. */
+static int check_experts(const struct gpt_megatron *m, struct gpt_err *err)
+{
+    const struct gpt_config *c = &m->config;
+
+    if (c->num_experts % m->ep_size == 0 &&
+        c->moe_ffn_hidden_size % m->etp_size == 0)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: %lld experts of width %lld do not divide by its %lld "
+                    "ranks of experts, %lld tensor parallel ranks each",
+                    m->dir, (long long)c->num_experts,
+                    (long long)c->moe_ffn_hidden_size, (long long)m->ep_size,
+                    (long long)m->etp_size);
 }
 
 /* The layout comes first: sizes are products of shapes with it. The first
@@ -245,6 +273,8 @@ int gpt_megatron_configure(struct gpt_megatron *m, struct gpt_err *err)
 
     /* variants first: what a shape means depends on them */
     GPT_TRY(check_layout(m, args, err));
+    if (m->dist)
+        c->num_layers = gpt_megatron_dist_layers(m);
     GPT_TRY(gpt_megatron_read_variants(c, args, m->dir, err));
     GPT_TRY(read_version(m, err));
     GPT_TRY(read_shapes(m, err));
@@ -253,5 +283,6 @@ int gpt_megatron_configure(struct gpt_megatron *m, struct gpt_err *err)
     read_ties(m, args);
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: %s", m->dir, inner.text);
+    GPT_TRY(check_experts(m, err));
     return read_state(m, args, err);
 }

@@ -36,13 +36,16 @@ static int compare_copy(struct check *c, const struct gpt_megatron_rank *r,
     return GPT_OK;
 }
 
-/* Each rank of a stage has all of what is not cut. Where the first rank's is of
- * another type or shape, that is a difference, too. */
-static int compare_ranks(struct check *c, int64_t pp, int64_t v,
+/* Each rank of a stage has all of what is not cut, and where ranks have other
+ * experts, those beside them have the same parts of the rest. Where the first
+ * rank's is of another type or shape, that is a difference, too. */
+static int compare_ranks(struct check *c, int64_t pp, int64_t v, int64_t tp,
                          const struct gpt_param *p, struct gpt_err *err)
 {
     const struct gpt_megatron *m = c->m;
-    const struct gpt_megatron_rank *first = gpt_megatron_rank(m, pp, 0);
+    const bool whole = p->split == GPT_SPLIT_NONE;
+    const struct gpt_megatron_rank *first =
+        gpt_megatron_rank(m, pp, whole ? 0 : tp);
     const struct gpt_megatron_chunk *chunk = &first->chunks[v];
     const int64_t local = p->layer < 0 ? p->layer
                                        : p->layer - chunk->first_layer;
@@ -51,12 +54,14 @@ static int compare_ranks(struct check *c, int64_t pp, int64_t v,
     if (p->layer >= 0 && (local < 0 || local >= chunk->n_layers))
         return GPT_OK;
     entry = gpt_megatron_tensor(chunk, p->role, local);
-    for (int64_t tp = 1; tp < m->tp_size; tp++) {
-        const struct gpt_megatron_rank *r = gpt_megatron_rank(m, pp, tp);
+    for (int64_t ep = 0; ep < m->ep_size; ep++) {
+        const struct gpt_megatron_rank *r =
+            gpt_megatron_rank_of(m, ep, pp, tp);
 
-        GPT_TRY(compare_copy(
-            c, r, gpt_megatron_tensor(&r->chunks[v], p->role, local), first,
-            entry, err));
+        if (r->file && r != first)
+            GPT_TRY(compare_copy(
+                c, r, gpt_megatron_tensor(&r->chunks[v], p->role, local), first,
+                entry, err));
     }
     return GPT_OK;
 }
@@ -103,10 +108,10 @@ int gpt_megatron_check_copies(const struct gpt_megatron *m,
 
         if (p->role == GPT_WORD_EMBEDDING && m->config.tied_embeddings)
             GPT_TRY(compare_head(&c, p, err));
-        for (int64_t pp = 0; p->split == GPT_SPLIT_NONE && pp < m->pp_size;
-             pp++)
-            for (int64_t v = 0; v < gpt_megatron_rank(m, pp, 0)->n_chunks; v++)
-                GPT_TRY(compare_ranks(&c, pp, v, p, err));
+        for (int64_t k = 0; k < m->pp_size * m->tp_size; k++)
+            for (int64_t v = 0; v < m->ranks[0].n_chunks; v++)
+                GPT_TRY(compare_ranks(&c, k / m->tp_size, v, k % m->tp_size, p,
+                                      err));
     }
     if (c.differ)
         gpt_warn("%s: ranks have copies of one tensor that differ, %lld in "

@@ -24,6 +24,8 @@ static const char *const prefixes[][2] = {
     [GPT_MEGATRON_MASTER] = {"optimizer.state.param.",
                              "optimizer.state.fp32_param."},
 };
+/* In front of these, where ranks share experts: one of two optimizers. */
+static const char *const chains[] = {"", "chained_0.", "chained_1."};
 
 bool gpt_megatron_is_dist(const char *dir)
 {
@@ -38,7 +40,7 @@ int gpt_megatron_open_dist(struct gpt_megatron *m, struct gpt_err *err)
     char path[GPT_PATH_BYTES];
 
     /* what asks for a layout gets that of one rank: tensors have none */
-    m->tp_size = m->pp_size = 1;
+    m->tp_size = m->pp_size = m->ep_size = m->etp_size = 1;
     GPT_TRY(gpt_new(&m->ranks, 1, sizeof(*m->ranks), "ranks", err));
     m->ranks[0].file = GPT_DCP_COMMON;
     GPT_TRY(gpt_path_join(path, sizeof(path), m->dir, GPT_DCP_COMMON, err));
@@ -78,18 +80,18 @@ const struct gpt_tensor *gpt_megatron_dist_tensor(const struct gpt_megatron *m,
 }
 
 /* The size of the first dimension of stacked layers, or the number of layers
- * that have names of their own. */
+ * that have names of their own. Every layer has attention. */
 int64_t gpt_megatron_dist_layers(const struct gpt_megatron *m)
 {
     int64_t layer, n = 0;
     const struct gpt_tensor *t =
-        gpt_megatron_dist_tensor(m, "", GPT_FC1_WEIGHT, 0, &layer);
+        gpt_megatron_dist_tensor(m, "", GPT_QKV_WEIGHT, 0, &layer);
 
     if (t && layer >= 0)
         return t->shape[0];
     /* counts no further than there are tensors */
     while (n < m->dist->n &&
-           gpt_megatron_dist_tensor(m, "", GPT_FC1_WEIGHT, n, &layer))
+           gpt_megatron_dist_tensor(m, "", GPT_QKV_WEIGHT, n, &layer))
         n++;
     return n;
 }
@@ -150,6 +152,69 @@ static int add_rows(struct gpt_tensor *out, const struct gpt_tensor *t,
     return GPT_OK;
 }
 
+/* The experts that a piece has of a tensor (experts, rows, columns), with a
+ * dimension of layers in front or without: the matrices of each above those of
+ * the next. */
+static int add_experts(struct gpt_tensor *out, const struct gpt_file_box *p,
+                       int64_t layer, int64_t rows, struct gpt_err *err)
+{
+    const int skip = layer >= 0;
+
+    if (skip && (layer < p->begin[0] || layer >= p->begin[0] + p->shape[0]))
+        return GPT_OK;
+    for (int64_t e = 0; e < p->shape[skip]; e++) {
+        const struct gpt_file_box box = {
+            .in = p->in,
+            .dtype = p->dtype,
+            .offset = p->offset + e * p->stride[skip] +
+                      (skip ? (layer - p->begin[0]) * p->stride[0] : 0),
+            .begin = {(p->begin[skip] + e) * rows + p->begin[skip + 1],
+                      p->begin[skip + 2]},
+            .shape = {p->shape[skip + 1], p->shape[skip + 2]},
+            .stride = {p->stride[skip + 1], p->stride[skip + 2]},
+        };
+
+        GPT_TRY(gpt_tensor_add(out, &box, err));
+    }
+    return GPT_OK;
+}
+
+static int merge_experts(struct gpt_megatron *m, const struct gpt_param *p,
+                         const struct gpt_tensor *t, int64_t layer,
+                         struct gpt_tensor *out, struct gpt_err *err)
+{
+    const int64_t rows = p->shape[0] / m->config.num_experts;
+    const int64_t *shape = t->shape + (layer >= 0);
+
+    if (t->ndim != 3 + (layer >= 0) || shape[0] != m->config.num_experts ||
+        shape[1] != rows || shape[2] != p->shape[1] ||
+        (layer >= 0 && t->shape[0] != m->config.num_layers))
+        return bad_shape(m, t, p, rows, err);
+    if (!gpt_dtype_is_float(t->dtype))
+        return gpt_fail(err, GPT_EDATA, "%s: tensor '%.200s' is of type %s",
+                        m->dir, t->name, gpt_dtype_name(t->dtype));
+    out->dtype = t->dtype;
+    for (size_t i = 0; i < t->n; i++)
+        GPT_TRY(add_experts(out, &t->pieces[i], layer, rows, err));
+    return GPT_OK;
+}
+
+/* A tensor of an optimizer, whichever of several has it. */
+static const struct gpt_tensor *find_state(const struct gpt_megatron *m,
+                                           const char *prefix,
+                                           enum gpt_param_role role,
+                                           int64_t number, int64_t *layer)
+{
+    const struct gpt_tensor *t = NULL;
+    char name[NAME];
+
+    for (size_t i = 0; !t && i < GPT_COUNT(chains); i++) {
+        snprintf(name, sizeof(name), "%s%s", chains[i], prefix);
+        t = gpt_megatron_dist_tensor(m, name, role, number, layer);
+    }
+    return t;
+}
+
 /* The weight itself, or what the optimizer keeps of it. Fp32 weights that are
  * nowhere else are the model's own. */
 static const struct gpt_tensor *find_kind(const struct gpt_megatron *m,
@@ -160,8 +225,7 @@ static const struct gpt_tensor *find_kind(const struct gpt_megatron *m,
 
     /* the words of one optimizer, then of the other */
     for (int i = 0; m->has_optimizer && !t && i < 2 && prefixes[kind][i]; i++)
-        t = gpt_megatron_dist_tensor(m, prefixes[kind][i], p->role, p->layer,
-                                     layer);
+        t = find_state(m, prefixes[kind][i], p->role, p->layer, layer);
     return t || kind != GPT_MEGATRON_MASTER
                ? t
                : gpt_megatron_dist_tensor(m, "", p->role, p->layer, layer);
@@ -179,9 +243,11 @@ int gpt_megatron_merge_dist(struct gpt_megatron *m, const struct gpt_param *p,
     const struct gpt_tensor *weight =
         gpt_megatron_dist_tensor(m, "", p->role, p->layer, &ignored);
     const struct gpt_tensor *t =
-        m->buckets ? NULL : find_kind(m, p, kind, &layer);
+        m->buckets && !gpt_megatron_is_buffer(p->role)
+            ? NULL
+            : find_kind(m, p, kind, &layer);
 
-    if (m->buckets && weight) {
+    if (m->buckets && weight && !gpt_megatron_is_buffer(p->role)) {
         m->dist->used[weight - m->dist->tensors] = true;
         return gpt_megatron_copy_bucket(m->buckets, p, kind, out, err);
     }
@@ -190,6 +256,8 @@ int gpt_megatron_merge_dist(struct gpt_megatron *m, const struct gpt_param *p,
                         p->name, weight ? " in its optimizer state" : "");
     /* weights alone: each is used, or the model is another one */
     m->dist->used[weight - m->dist->tensors] = true;
+    if (gpt_megatron_is_expert(p->role))
+        return merge_experts(m, p, t, layer, out, err);
     const int64_t *shape = t->shape + (layer >= 0);
     if (t->ndim != p->ndim + (layer >= 0) || shape[0] != p->shape[0] * parts ||
         (p->ndim == 2 && shape[1] != p->shape[1]) ||
@@ -202,6 +270,15 @@ int gpt_megatron_merge_dist(struct gpt_megatron *m, const struct gpt_param *p,
     return add_rows(out, t, layer, part * p->shape[0], err);
 }
 
+static bool is_state(const char *name)
+{
+    for (size_t i = 0; i < GPT_COUNT(chains); i++)
+        if (strncmp(name, chains[i], strlen(chains[i])) == 0 &&
+            strncmp(name + strlen(chains[i]), "optimizer.", 10) == 0)
+            return true;
+    return false;
+}
+
 /* A weight that is no parameter means that the model computes something that
  * this one does not. Optimizer state of a kind that is not read is none. */
 int gpt_megatron_check_dist(const struct gpt_megatron *m, struct gpt_err *err)
@@ -210,8 +287,7 @@ int gpt_megatron_check_dist(const struct gpt_megatron *m, struct gpt_err *err)
         const char *name = m->dist->tensors[i].name;
 
         if (!m->dist->used[i] && !gpt_megatron_ignores(name) &&
-            strncmp(name, "optimizer.", 10) != 0 &&
-            strncmp(name, "rng_state", 9) != 0)
+            !is_state(name) && strncmp(name, "rng_state", 9) != 0)
             return gpt_fail(err, GPT_EDATA,
                             "%s: tensor '%.200s' is not one of a GPT model",
                             m->dir, name);
@@ -227,11 +303,11 @@ bool gpt_megatron_dist_has_optimizer(const struct gpt_megatron *m, bool *other)
     const struct gpt_tensor *words =
         gpt_megatron_dist_tensor(m, "", GPT_WORD_EMBEDDING, -1, &layer);
     const struct gpt_tensor *moment =
-        gpt_megatron_dist_tensor(m, prefixes[GPT_MEGATRON_EXP_AVG][0],
-                                 GPT_WORD_EMBEDDING, -1, &layer);
+        find_state(m, prefixes[GPT_MEGATRON_EXP_AVG][0], GPT_WORD_EMBEDDING, -1,
+                   &layer);
 
     *other = false;
     for (int64_t i = 0; i < m->dist->n && !*other; i++)
-        *other = strncmp(m->dist->tensors[i].name, "optimizer.", 10) == 0;
+        *other = is_state(m->dist->tensors[i].name);
     return words && moment && words->ndim == moment->ndim;
 }

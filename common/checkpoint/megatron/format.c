@@ -22,23 +22,27 @@ static bool recognise_megatron(const char *path)
 static int list_ranks(struct gpt_source *s, const struct gpt_megatron *m,
                       struct gpt_err *err)
 {
-    const int64_t n = m->tp_size * m->pp_size;
+    const int64_t n = gpt_megatron_ranks(m);
     struct gpt_source_file *files =
         gpt_arena_alloc(&s->arena, (size_t)n, sizeof(*files));
 
     if (!files)
         return gpt_no_memory(err, "names of files");
     for (int64_t i = 0; i < n; i++) {
-        files[i] = (struct gpt_source_file){
+        struct gpt_source_file *f = &files[s->n_files];
+
+        if (!m->ranks[i].file)
+            continue;
+        *f = (struct gpt_source_file){
             .name = m->ranks[i].file,
             .bytes = gpt_in_size(m->ranks[i].torch.in),
         };
         for (int64_t v = 0; v < m->ranks[i].n_chunks; v++)
-            files[i].tensors += m->ranks[i].chunks[v].tensors.n;
-        s->weight_bytes += files[i].bytes;
+            f->tensors += m->ranks[i].chunks[v].tensors.n;
+        s->weight_bytes += f->bytes;
+        s->n_files++;
     }
     s->files = files;
-    s->n_files = n;
     return GPT_OK;
 }
 
@@ -114,7 +118,7 @@ static int list_megatron(const struct gpt_source *s, gpt_stored_visit *visit,
 
         GPT_TRY(visit(context, &stored, err));
     }
-    for (int64_t i = 0; i < m->tp_size * m->pp_size; i++)
+    for (int64_t i = 0; i < gpt_megatron_ranks(m); i++)
         for (int64_t v = 0; v < m->ranks[i].n_chunks; v++) {
             const struct gpt_safetensors *list = &m->ranks[i].chunks[v].tensors;
 
@@ -142,6 +146,16 @@ bool gpt_megatron_shares_groups(const struct gpt_target_options *o)
            heads * o->config.head_size % o->tp_size == 0;
 }
 
+/* Each rank has a part of every expert that it has, where native ranks have
+ * whole ones. */
+static void divide(const struct gpt_target_options *o, struct gpt_config *c)
+{
+    if (gpt_megatron_shares_groups(o))
+        c->num_query_groups = o->tp_size;
+    if (c->num_experts > 0)
+        c->num_experts = o->tp_size;
+}
+
 /* Iterations are added to a root as native ones are, so a run's directory can
  * be written again. Dummy rows of the vocabulary are stored. */
 const struct gpt_format gpt_format_megatron = {
@@ -151,13 +165,14 @@ const struct gpt_format gpt_format_megatron = {
     .keeps_state = true,
     .shards_optimizer = true,
     .shares_dir = true,
+    .shares_experts = true,
     .styles = gpt_megatron_styles,
     .recognises = recognise_megatron,
     .open = open_megatron,
     .close = close_megatron,
     .check = check_megatron,
     .list = list_megatron,
-    .shares_groups = gpt_megatron_shares_groups,
+    .divide = divide,
     .plan = gpt_megatron_plan,
     .free_plan = gpt_megatron_free_plan,
     .write = gpt_megatron_write,

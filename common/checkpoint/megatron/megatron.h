@@ -1,12 +1,14 @@
 /* Checkpoints of Megatron-LM in its classic format: a directory an iteration,
- * in it one mp_rank_TT[_PPP]/model_optim_rng.pt for each tensor parallel rank
- * of each stage. Source: megatron/training/checkpointing.py and
- * tools/checkpoint of Megatron-LM, from 2019 to 2026.
+ * in it one mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt for each tensor parallel
+ * rank of each stage, and of each part of the experts. Source:
+ * megatron/training/checkpointing.py and tools/checkpoint of Megatron-LM, from
+ * 2019 to 2026.
  *
  * open.c finds and opens the files, names.c knows what tensors were called over
  * the years, config.c makes a model's configuration of the arguments, read.c
  * merges the ranks' parts, copies.c compares what several ranks have, and
- * write.c writes a directory. Start at gpt_megatron_open(). */
+ * write.c writes a directory. Files that end in _experts have what models with
+ * experts need beside. Start at gpt_megatron_open(). */
 #ifndef GPT_CHECKPOINT_MEGATRON_H
 #define GPT_CHECKPOINT_MEGATRON_H
 
@@ -58,7 +60,13 @@ struct gpt_megatron_buckets;
 struct gpt_megatron {
     char dir[GPT_PATH_BYTES]; /* of the iteration */
     int64_t tp_size, pp_size;
-    struct gpt_megatron_rank *ranks; /* (pp_size, tp_size) */
+    int64_t ep_size;  /* ranks that share the experts of a layer, and have all
+                       * the same of what is no expert's */
+    int64_t etp_size; /* tensor parallel ranks that share an expert, the others
+                       * have the same; divides tp_size */
+    int64_t numbers;  /* most numbers in the name of a rank's directory */
+    struct gpt_megatron_rank *ranks; /* (ep_size, pp_size, tp_size); not all of
+                                      * them have a file */
     int64_t version;                 /* of the order in QKV: 0, 1, 2, 3 */
     int64_t iteration;
     struct gpt_config config;
@@ -90,10 +98,27 @@ int gpt_megatron_open(struct gpt_megatron **m, const char *path,
                       struct gpt_err *err) GPT_MUST_USE;
 void gpt_megatron_close(struct gpt_megatron *m); /* NULL is fine */
 
+static inline int64_t gpt_megatron_ranks(const struct gpt_megatron *m)
+{
+    return m->ep_size * m->pp_size * m->tp_size;
+}
+
+static inline struct gpt_megatron_rank *
+gpt_megatron_rank_of(const struct gpt_megatron *m, int64_t ep, int64_t pp,
+                     int64_t tp)
+{
+    return &m->ranks[(ep * m->pp_size + pp) * m->tp_size + tp];
+}
+
+/* The first that has what is no expert's. */
 static inline struct gpt_megatron_rank *
 gpt_megatron_rank(const struct gpt_megatron *m, int64_t pp, int64_t tp)
 {
-    return &m->ranks[pp * m->tp_size + tp];
+    int64_t ep = 0;
+
+    while (ep + 1 < m->ep_size && !gpt_megatron_rank_of(m, ep, pp, tp)->file)
+        ep++;
+    return gpt_megatron_rank_of(m, ep, pp, tp);
 }
 
 /* ---- arguments ---- */
@@ -106,6 +131,16 @@ void gpt_megatron_real(const struct gpt_pickle_value *args, const char *key,
                        double *out);
 bool gpt_megatron_flag(const struct gpt_pickle_value *args, const char *key,
                        bool absent);
+/* A word among `names`, whose number in the list becomes *out; absent or None
+ * is the first. GPT_EDATA names another word. */
+int gpt_megatron_choice(const struct gpt_pickle_value *args, const char *key,
+                        const char *const *names, int64_t *out,
+                        const char *what, struct gpt_err *err) GPT_MUST_USE;
+/* GPT_EDATA names the first of n arguments that is there and neither None nor
+ * False. */
+int gpt_megatron_refuse(const struct gpt_pickle_value *args,
+                        const char *const *keys, size_t n, const char *what,
+                        struct gpt_err *err) GPT_MUST_USE;
 /* Fills all that arguments say of a model; `what` is for messages. GPT_EDATA
  * names an argument that is not supported. */
 int gpt_megatron_read_variants(struct gpt_config *c,
@@ -116,6 +151,15 @@ int gpt_megatron_read_variants(struct gpt_config *c,
 struct gpt_pickle_out;
 void gpt_megatron_put_variants(struct gpt_pickle_out *o,
                                const struct gpt_config *c);
+/* What arguments say of experts, both ways; c->num_layers is known. */
+int gpt_megatron_read_experts(struct gpt_config *c,
+                              const struct gpt_pickle_value *args,
+                              const char *what,
+                              struct gpt_err *err) GPT_MUST_USE;
+void gpt_megatron_put_experts(struct gpt_pickle_out *o,
+                              const struct gpt_config *c);
+/* The name of what experts have and no argument can say, or NULL. */
+const char *gpt_megatron_odd_experts(const struct gpt_config *c);
 /* GPT_EDATA when arguments cannot say what the model is. */
 int gpt_megatron_check_variants(const struct gpt_config *c,
                                 struct gpt_err *err) GPT_MUST_USE;
@@ -160,6 +204,9 @@ bool gpt_megatron_dist_has_optimizer(const struct gpt_megatron *m, bool *other);
 /* Fills config, version, iteration and state from the first rank's file. */
 int gpt_megatron_configure(struct gpt_megatron *m,
                            struct gpt_err *err) GPT_MUST_USE;
+/* The state dict of an optimizer in a file, of a chain of them the first. */
+const struct gpt_pickle_value *
+gpt_megatron_optimizer(const struct gpt_pickle_value *root);
 /* Finds the optimizer state of each rank's parameters; has_optimizer says
  * whether all of it was found. */
 int gpt_megatron_read_optimizer(struct gpt_megatron *m,
@@ -174,6 +221,25 @@ int gpt_megatron_read_shards(struct gpt_megatron *m, int64_t rank, bool *found,
 /* Adds to the state what a run needs to be resumed, when it is there. */
 int gpt_megatron_add_run(struct gpt_megatron *m,
                          struct gpt_err *err) GPT_MUST_USE;
+/* Settles ep_size and etp_size by the arguments in the first rank's file, and
+ * finds that the files of all ranks are there. */
+int gpt_megatron_settle_ranks(struct gpt_megatron *m,
+                              struct gpt_err *err) GPT_MUST_USE;
+/* What an optimizer keeps of a weight of a chunk, or the weight itself where
+ * it keeps none in fp32. */
+const struct gpt_safetensor *
+gpt_megatron_choose(const struct gpt_megatron *m,
+                    const struct gpt_megatron_chunk *c,
+                    const struct gpt_safetensor *weight, int kind);
+/* Appends what a stage's ranks have of all experts of a parameter, in chunk
+ * v. */
+int gpt_megatron_merge_experts(struct gpt_megatron *m,
+                               const struct gpt_param *p,
+                               struct gpt_tensor *out, int64_t pp, int64_t v,
+                               int kind, struct gpt_err *err) GPT_MUST_USE;
+/* The state of what no optimizer trains: zeros. */
+int gpt_megatron_add_zeros(struct gpt_tensor *out,
+                           struct gpt_err *err) GPT_MUST_USE;
 /* Makes the tensors; every tensor of the files is used or known to be no
  * parameter. */
 int gpt_megatron_merge(struct gpt_megatron *m,
@@ -205,6 +271,26 @@ gpt_megatron_tensor(const struct gpt_megatron_chunk *chunk,
  * them, as many of linear_fc1, on each rank. The part of it, 0 or 1, that a
  * parameter is; *parts: how many there are. */
 int64_t gpt_megatron_part(enum gpt_param_role role, bool gated, int64_t *parts);
+/* True for matrices of experts, of which there is a tensor for each: its
+ * number is where their names have a '%'. */
+static inline bool gpt_megatron_is_expert(enum gpt_param_role role)
+{
+    return role == GPT_EXPERTS_FC1 || role == GPT_EXPERTS_FC2;
+}
+/* True for the name of such a tensor. */
+bool gpt_megatron_names_expert(const char *name);
+/* True for what a run computes and its optimizer does not train. */
+static inline bool gpt_megatron_is_buffer(enum gpt_param_role role)
+{
+    return role == GPT_ROUTER_BIAS;
+}
+/* That of an expert, by its number among those of the rank. all: the tensor is
+ * that of all of the rank's experts, under names of before 2026; see
+ * read_experts.c. NULL when there is neither. */
+const struct gpt_safetensor *
+gpt_megatron_expert(const struct gpt_megatron_chunk *chunk,
+                    enum gpt_param_role role, int64_t local, int64_t expert,
+                    bool *all);
 /* Name `i` of a parameter, after that of its layer; NULL after the last. */
 const char *gpt_megatron_alias(enum gpt_param_role role, int i);
 /* Layers that a chunk's names speak of: the largest number and one. */
@@ -216,9 +302,11 @@ bool gpt_megatron_is_parameter(const char *name);
 /* True for what is in state dicts beside parameters. */
 bool gpt_megatron_ignores(const char *name);
 /* The path of a parameter in a state dict, its keys separated by '/'; false
- * when the format has none. */
+ * when the format has none. sparse: its layer has experts; expert: the number
+ * among those of the rank, where it is one's. */
 bool gpt_megatron_path(char *buf, size_t cap, enum gpt_megatron_names style,
-                       enum gpt_param_role role, int64_t local);
+                       enum gpt_param_role role, int64_t local, bool sparse,
+                       int64_t expert);
 
 /* ---- writing ---- */
 struct gpt_target;

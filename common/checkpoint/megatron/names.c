@@ -76,6 +76,21 @@ static const struct {
     {GPT_FC2_BIAS,
      {"mlp.linear_fc2.bias", "mlp.dense_4h_to_h.bias",
       "layernorm_mlp.fc2_bias"}},
+    {GPT_ROUTER_WEIGHT, {"mlp.router.weight"}},
+    {GPT_ROUTER_BIAS, {"mlp.router.expert_bias"}},
+    /* of modules for one expert each, of one for grouped products, and of all
+     * experts in torch_dist */
+    {GPT_EXPERTS_FC1,
+     {"mlp.experts.local_experts.%.linear_fc1.weight",
+      "mlp.experts.linear_fc1.weight%",
+      "mlp.experts.experts.linear_fc1.weight"}},
+    {GPT_EXPERTS_FC2,
+     {"mlp.experts.local_experts.%.linear_fc2.weight",
+      "mlp.experts.linear_fc2.weight%",
+      "mlp.experts.experts.linear_fc2.weight"}},
+    {GPT_SHARED_ROUTER, {"mlp.shared_experts.gate_weight"}},
+    {GPT_SHARED_FC1, {"mlp.shared_experts.linear_fc1.weight"}},
+    {GPT_SHARED_FC2, {"mlp.shared_experts.linear_fc2.weight"}},
     {GPT_FINAL_NORM_WEIGHT,
      {"decoder.final_layernorm.weight",
       "language_model.encoder.final_layernorm.weight",
@@ -103,8 +118,10 @@ static bool is_in_layer(enum gpt_param_role role)
 
 int64_t gpt_megatron_part(enum gpt_param_role role, bool gated, int64_t *parts)
 {
-    const bool first = role == GPT_GATE_WEIGHT || role == GPT_GATE_BIAS;
-    const bool second = role == GPT_FC1_WEIGHT || role == GPT_FC1_BIAS;
+    const bool first = role == GPT_GATE_WEIGHT || role == GPT_GATE_BIAS ||
+                       role == GPT_SHARED_GATE;
+    const bool second = role == GPT_FC1_WEIGHT || role == GPT_FC1_BIAS ||
+                        role == GPT_SHARED_FC1;
 
     *parts = gated && (first || second) ? 2 : 1;
     return *parts == 2 && second;
@@ -114,8 +131,10 @@ int64_t gpt_megatron_part(enum gpt_param_role role, bool gated, int64_t *parts)
  * here. A gate is in the tensor of linear_fc1. */
 static const char *const *names_of(enum gpt_param_role role)
 {
-    if (role == GPT_GATE_WEIGHT || role == GPT_GATE_BIAS)
-        role = role == GPT_GATE_WEIGHT ? GPT_FC1_WEIGHT : GPT_FC1_BIAS;
+    role = role == GPT_GATE_WEIGHT   ? GPT_FC1_WEIGHT
+           : role == GPT_GATE_BIAS   ? GPT_FC1_BIAS
+           : role == GPT_SHARED_GATE ? GPT_SHARED_FC1
+                                     : role;
     for (size_t i = 0; i < GPT_COUNT(names); i++)
         if (names[i].role == role)
             return names[i].names;
@@ -158,6 +177,51 @@ gpt_megatron_tensor(const struct gpt_megatron_chunk *chunk,
     return NULL;
 }
 
+/* Puts the number of an expert where the name has a '%'. */
+static void number_expert(char *buf, size_t cap, const char *name,
+                          int64_t expert)
+{
+    const int n = (int)strcspn(name, "%");
+
+    if (name[n])
+        snprintf(buf, cap, "%.*s%lld%s", n, name, (long long)expert,
+                 name + n + 1);
+    else
+        snprintf(buf, cap, "%s", name);
+}
+
+/* In modules for grouped products until 2026, all experts of a rank are two
+ * tensors. Experts came after the legacy names. */
+const struct gpt_safetensor *
+gpt_megatron_expert(const struct gpt_megatron_chunk *chunk,
+                    enum gpt_param_role role, int64_t local, int64_t expert,
+                    bool *all)
+{
+    const char *const *aliases = names_of(role);
+    const struct gpt_safetensor *found = NULL;
+    char name[2 * NAME], tail[NAME];
+
+    *all = false;
+    for (int i = 0; !found && i < 2; i++) {
+        number_expert(tail, sizeof(tail), aliases[i], expert);
+        snprintf(name, sizeof(name), "%s%lld.%s", layer_prefixes[0],
+                 (long long)local, tail);
+        found = gpt_safetensors_find(&chunk->tensors, name);
+    }
+    if (found)
+        return found;
+    *all = true;
+    snprintf(name, sizeof(name), "%s%lld.mlp.experts.weight%d",
+             layer_prefixes[0], (long long)local,
+             role == GPT_EXPERTS_FC1 ? 1 : 2);
+    return gpt_safetensors_find(&chunk->tensors, name);
+}
+
+bool gpt_megatron_names_expert(const char *name)
+{
+    return strstr(name, ".mlp.experts.") != NULL;
+}
+
 /* Numbers of more than six digits are no layer's; the number is compared with
  * the tensors that are there before anything is allocated by it. */
 int64_t gpt_megatron_layers(const struct gpt_safetensors *tensors)
@@ -181,10 +245,12 @@ int64_t gpt_megatron_layers(const struct gpt_safetensors *tensors)
     return most;
 }
 
-/* Engine and rotary code leave buffers among the parameters. */
+/* Engine and rotary code leave buffers among the parameters; a run moves
+ * expert_bias by a rule of its own. */
 bool gpt_megatron_is_parameter(const char *name)
 {
-    return !strstr(name, "_extra_state") && !strstr(name, "inv_freq");
+    return !strstr(name, "_extra_state") && !strstr(name, "inv_freq") &&
+           !strstr(name, "router.expert_bias");
 }
 
 /* The tied copy of the word table on the last stage, constants, and state of
@@ -208,10 +274,12 @@ bool gpt_megatron_ignores(const char *name)
 /* The columns that writers use: legacy files of 2020 to 2023, which readers of
  * other projects know best, are dicts in dicts. */
 bool gpt_megatron_path(char *buf, size_t cap, enum gpt_megatron_names style,
-                       enum gpt_param_role role, int64_t local)
+                       enum gpt_param_role role, int64_t local, bool sparse,
+                       int64_t expert)
 {
     const char *const *aliases = names_of(role);
     const bool legacy = style == GPT_MEGATRON_LEGACY;
+    char tail[NAME];
     const char *name;
 
     if (!aliases)
@@ -241,9 +309,17 @@ bool gpt_megatron_path(char *buf, size_t cap, enum gpt_megatron_names style,
         break;
     case GPT_NORM2_WEIGHT:
     case GPT_NORM2_BIAS:
-        name = style == GPT_MEGATRON_TE ? aliases[1]
-               : legacy                 ? aliases[2]
-                                        : name;
+        /* in front of a router it is a module of its own */
+        name = style == GPT_MEGATRON_TE && !sparse ? aliases[1]
+               : legacy                            ? aliases[2]
+                                                   : name;
+        break;
+    case GPT_EXPERTS_FC1:
+    case GPT_EXPERTS_FC2:
+        /* Transformer Engine has grouped products */
+        number_expert(tail, sizeof(tail),
+                      aliases[style == GPT_MEGATRON_TE], expert);
+        name = tail;
         break;
     default:
         /* norms of heads have one name, as they came after the legacy ones */

@@ -20,38 +20,42 @@ static const char *const rank_files[] = {GPT_MEGATRON_FILE, "model_rng.pt"};
 
 /* ---- the directory ---- */
 
-/* "mp_rank_TT" or "mp_rank_TT_PPP"; *parts counts the numbers. A third one is
- * that of experts. Old directories of optimizer state have a number of the data
- * parallel rank; they hold no file of a model and are not looked at. */
-static bool parse_rank(const char *name, int64_t *tp, int64_t *pp, int *parts)
+/* The numbers in the name of a rank's directory: "mp_rank_TT",
+ * "mp_rank_TT_PPP", "mp_rank_TT_PPP_EEE". */
+struct place {
+    int64_t tp, pp, ep;
+    int64_t numbers;
+};
+
+/* Old directories of optimizer state have a number of the data parallel rank;
+ * they hold no file of a model and are not looked at. */
+static bool parse_rank(const char *name, struct place *place)
 {
-    int64_t value[3] = {0};
+    int64_t value[3] = {0}, n;
     const char *at = name + strlen("mp_rank");
 
     if (strncmp(name, "mp_rank_", 8) != 0)
         return false;
-    for (*parts = 0; *parts < 3 && *at == '_'; ++*parts) {
+    for (n = 0; n < 3 && *at == '_'; n++) {
         const size_t digits = strspn(at + 1, "0123456789");
 
         /* at least as many as Megatron-LM prints; more is no rank's number */
         if (digits < 2 || digits > 6)
             return false;
-        value[*parts] = strtoll(at + 1, NULL, 10);
+        value[n] = strtoll(at + 1, NULL, 10);
         at += 1 + digits;
     }
-    *tp = value[0];
-    *pp = value[1];
-    return *at == '\0' && *parts > 0;
+    *place = (struct place){value[0], value[1], value[2], n};
+    return *at == '\0' && n > 0;
 }
 
 /* True when the directory of a rank holds a file of Megatron-LM's. */
 static bool is_rank(const char *dir, const char *name)
 {
     char file[GPT_PATH_BYTES];
-    int64_t tp, pp;
-    int parts;
+    struct place place;
 
-    if (!parse_rank(name, &tp, &pp, &parts))
+    if (!parse_rank(name, &place))
         return false;
     for (size_t k = 0; k < GPT_COUNT(rank_files); k++) {
         snprintf(file, sizeof(file), "%s/%s", name, rank_files[k]);
@@ -67,13 +71,12 @@ static bool is_rank(const char *dir, const char *name)
  */
 static bool is_iteration(const char *dir, bool in_root)
 {
-    int64_t tp, pp;
-    int parts;
+    struct place place;
     bool found = gpt_megatron_is_dist(dir);
     DIR *d = found ? NULL : opendir(dir);
 
     for (struct dirent *e; d && !found && (e = readdir(d));)
-        found = in_root ? parse_rank(e->d_name, &tp, &pp, &parts)
+        found = in_root ? parse_rank(e->d_name, &place)
                         : is_rank(dir, e->d_name);
     if (d)
         closedir(d);
@@ -159,6 +162,15 @@ static const char *rank_file(struct gpt_megatron *m, const char *name)
     return NULL;
 }
 
+/* NULL where sizes have grown since. */
+static struct gpt_megatron_rank *find_rank(const struct gpt_megatron *m,
+                                           const struct place *at)
+{
+    return at->tp < m->tp_size && at->pp < m->pp_size && at->ep < m->ep_size
+               ? gpt_megatron_rank_of(m, at->ep, at->pp, at->tp)
+               : NULL;
+}
+
 /* Sizes of the layout are the largest numbers; holes are found afterwards. The
  * names are read twice, since an array of ranks needs the sizes first. */
 static int scan_ranks(struct gpt_megatron *m, bool place, struct gpt_err *err)
@@ -171,29 +183,27 @@ static int scan_ranks(struct gpt_megatron *m, bool place, struct gpt_err *err)
         return gpt_fail_errno(err, GPT_EIO, "%s: cannot read", m->dir);
     /* in any order: a rank's place comes from its name */
     while (status == GPT_OK && (e = readdir(d))) {
-        int64_t tp, pp;
-        int parts;
+        struct gpt_megatron_rank *rank;
+        struct place at;
 
-        if (!parse_rank(e->d_name, &tp, &pp, &parts))
+        if (!parse_rank(e->d_name, &at))
             continue;
         const char *file = rank_file(m, e->d_name);
         if (!file) /* optimizer state alone, of the layout before 2023 */
             continue;
-        if (parts > 2) {
-            status =
-                gpt_fail(err, GPT_EDATA, "%s/%s: ranks of experts are not read",
-                         m->dir, e->d_name);
-        } else if (!place) {
-            m->tp_size = gpt_max_i64(m->tp_size, tp + 1);
-            m->pp_size = gpt_max_i64(m->pp_size, pp + 1);
-        } else if (tp >= m->tp_size || pp >= m->pp_size ||
-                   gpt_megatron_rank(m, pp, tp)->file) {
+        rank = place ? find_rank(m, &at) : NULL;
+        if (!place) {
+            m->tp_size = gpt_max_i64(m->tp_size, at.tp + 1);
+            m->pp_size = gpt_max_i64(m->pp_size, at.pp + 1);
+            m->ep_size = gpt_max_i64(m->ep_size, at.ep + 1);
+            m->numbers = gpt_max_i64(m->numbers, at.numbers);
+        } else if (!rank || rank->file) {
             status = gpt_fail(err, GPT_EDATA,
                               "%s/%s: its rank is there twice, or ranks are "
                               "being added",
                               m->dir, e->d_name);
         } else {
-            gpt_megatron_rank(m, pp, tp)->file = file;
+            rank->file = file;
         }
     }
     closedir(d);
@@ -265,9 +275,12 @@ static int number_layers(struct gpt_megatron *m, struct gpt_err *err)
                     ? gpt_megatron_rank(m, pp, 0)->chunks[v].n_layers
                     : -1;
 
-            for (int64_t tp = 0; tp < m->tp_size; tp++) {
-                struct gpt_megatron_rank *r = gpt_megatron_rank(m, pp, tp);
+            for (int64_t i = 0; i < m->tp_size * m->ep_size; i++) {
+                struct gpt_megatron_rank *r = gpt_megatron_rank_of(
+                    m, i / m->tp_size, pp, i % m->tp_size);
 
+                if (!r->file)
+                    continue;
                 if (r->n_chunks != chunks || r->chunks[v].n_layers != here)
                     return gpt_fail(err, GPT_EDATA,
                                     "%s/%s: has other layers than the ranks "
@@ -293,10 +306,12 @@ static int open_ranks(struct gpt_megatron *m, struct gpt_err *err)
 
     /* twice, since the array of ranks needs the sizes of the layout */
     GPT_TRY(scan_ranks(m, false, err));
-    if (!gpt_mul(m->tp_size, m->pp_size, &n) || n > MAX_RANKS)
-        return gpt_fail(err, GPT_EDATA, "%s: %lld x %lld ranks, limit %d",
-                        m->dir, (long long)m->tp_size, (long long)m->pp_size,
-                        MAX_RANKS);
+    if (!gpt_mul(m->tp_size, m->pp_size, &n) ||
+        !gpt_mul(m->ep_size, n, &n) || n > MAX_RANKS)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: %lld x %lld x %lld ranks, limit %d", m->dir,
+                        (long long)m->tp_size, (long long)m->pp_size,
+                        (long long)m->ep_size, MAX_RANKS);
     if (n == 0) {
         gpt_fail(err, GPT_EDATA, "%s: no %s in its directories mp_rank_*",
                  m->dir, GPT_MEGATRON_FILE);
@@ -307,19 +322,12 @@ static int open_ranks(struct gpt_megatron *m, struct gpt_err *err)
     /* All files stay open, since any tensor may be read from any of them, in
      * the order of the output; a rank may have two. */
     GPT_TRY(gpt_in_allow(2 * n, err));
-    for (int64_t i = 0; i < n; i++) {
-        if (!m->ranks[i].file) {
-            gpt_fail(err, GPT_EDATA,
-                     "%s: no file of tensor rank %lld in stage %lld, of %lld x "
-                     "%lld ranks",
-                     m->dir, (long long)(i % m->tp_size),
-                     (long long)(i / m->tp_size), (long long)m->tp_size,
-                     (long long)m->pp_size);
-            return gpt_hint(err, "copy the directory of the iteration whole: "
-                                 "each node may have written its own ranks");
-        }
-        GPT_TRY(open_rank(m, &m->ranks[i], err));
-    }
+    if (m->ranks[0].file)
+        GPT_TRY(open_rank(m, &m->ranks[0], err));
+    GPT_TRY(gpt_megatron_settle_ranks(m, err));
+    for (int64_t i = 1; i < n; i++)
+        if (m->ranks[i].file)
+            GPT_TRY(open_rank(m, &m->ranks[i], err));
     return number_layers(m, err);
 }
 
@@ -365,7 +373,7 @@ void gpt_megatron_close(struct gpt_megatron *m)
         return;
     for (int64_t i = 0; i < m->n; i++)
         gpt_tensor_free(&m->tensors[i]);
-    for (int64_t i = 0; m->ranks && i < m->tp_size * m->pp_size; i++) {
+    for (int64_t i = 0; m->ranks && i < gpt_megatron_ranks(m); i++) {
         struct gpt_megatron_rank *r = &m->ranks[i];
 
         for (int64_t v = 0; v < r->n_chunks; v++) {

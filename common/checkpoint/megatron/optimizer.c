@@ -21,13 +21,15 @@ struct place {
     int64_t index;
 };
 
-/* The state of one rank while it is read. */
+/* The state of one rank while it is read. Where ranks share experts there are
+ * two optimizers: the second has the experts of the rank. */
 struct reader {
     struct gpt_megatron *m;
     struct gpt_megatron_rank *rank;
     struct place *places; /* parameters, in the order of the file */
     struct place *subset; /* of one group */
-    int64_t n_places;
+    int64_t n_places, taken;
+    int64_t chain, chains; /* which one of how many is read */
     const struct gpt_pickle_value **states; /* by the number of a parameter */
     int64_t n_states;
 };
@@ -100,8 +102,12 @@ static int64_t choose_subset(struct reader *r, enum subset which)
 
     for (int64_t i = 0; i < r->n_places; i++) {
         const struct place *p = &r->places[i];
-        const bool decayed = is_decayed(&p->chunk->tensors.tensors[p->index]);
+        const struct gpt_safetensor *t = &p->chunk->tensors.tensors[p->index];
+        const bool decayed = is_decayed(t);
 
+        if (r->chains > 1 &&
+            gpt_megatron_names_expert(t->name) != (r->chain == 1))
+            continue;
         if (which == ALL || decayed == (which == DECAYED))
             r->subset[n++] = *p;
     }
@@ -197,7 +203,7 @@ static int read_groups(struct reader *r, const struct gpt_pickle_value *groups,
                        struct gpt_err *err)
 {
     struct gpt_pickle_value **list, **numbers, **copies = NULL;
-    int64_t n_groups, n, number, n_copies = 0, taken = 0;
+    int64_t n_groups, n, number, n_copies = 0;
     unsigned used = 0; /* subsets, of which each is one group's */
 
     *fits = gpt_pickle_sequence(groups, &list, &n_groups) &&
@@ -220,31 +226,68 @@ static int read_groups(struct reader *r, const struct gpt_pickle_value *groups,
                                err));
             used |= *fits ? mask : 0;
         }
-        taken += n;
+        r->taken += n;
         if (*fits && n > 0 && gpt_pickle_int(numbers[0], &number))
             GPT_TRY(read_step(r, list[g], r->states[number], err));
     }
-    /* a parameter without moments would stay at zero and drift */
-    *fits = *fits && taken == r->n_places;
     return GPT_OK;
 }
 
 /* A run in mixed precision wraps the optimizer: its state dict is inside
  * another, with the copies of weights beside it. */
-static int read_rank(struct reader *r, bool *fits, struct gpt_err *err)
+static int read_chain(struct reader *r, const struct gpt_pickle_value *outer,
+                      bool *fits, struct gpt_err *err)
 {
-    const struct gpt_pickle_value *outer =
-        gpt_pickle_find(r->rank->torch.root, "optimizer");
     const struct gpt_pickle_value *inner = gpt_pickle_find(outer, "optimizer");
     const struct gpt_pickle_value *masters =
         gpt_pickle_find(outer, "fp32_from_fp16_params");
 
     if (!inner) /* of a run in fp32: no wrapper around PyTorch's own dict */
         inner = outer;
-    GPT_TRY(list_places(r, err));
+    gpt_free(r->states);
+    r->states = NULL;
     GPT_TRY(list_states(r, gpt_pickle_find(inner, "state"), err));
     return read_groups(r, gpt_pickle_find(inner, "param_groups"), masters, fits,
                        err);
+}
+
+static int read_rank(struct reader *r, bool *fits, struct gpt_err *err)
+{
+    const struct gpt_pickle_value *outer =
+        gpt_pickle_find(r->rank->torch.root, "optimizer");
+    struct gpt_pickle_value **list;
+
+    GPT_TRY(list_places(r, err));
+    r->chains = 1;
+    *fits = true;
+    if (!gpt_pickle_sequence(outer, &list, &r->chains))
+        GPT_TRY(read_chain(r, outer, fits, err));
+    else
+        for (; *fits && r->chain < r->chains; r->chain++)
+            GPT_TRY(read_chain(r, list[r->chain], fits, err));
+    /* a parameter without moments would stay at zero and drift */
+    *fits = *fits && r->taken == r->n_places;
+    return GPT_OK;
+}
+
+/* In torch_dist a chain is a dict with numbers for keys. */
+const struct gpt_pickle_value *
+gpt_megatron_optimizer(const struct gpt_pickle_value *root)
+{
+    const struct gpt_pickle_value *v = gpt_pickle_find(root, "optimizer");
+    const struct gpt_pickle_value *map = gpt_pickle_mapping(v), *key, *value;
+    struct gpt_pickle_value **list;
+    int64_t n, number;
+
+    if (gpt_pickle_sequence(v, &list, &n) && n > 0)
+        return list[0];
+    for (int64_t i = 0; map && i < gpt_pickle_pairs(map); i++) {
+        gpt_pickle_pair(map, i, &key, &value);
+        if (key->kind == GPT_PICKLE_INT && gpt_pickle_int(key, &number) &&
+            number == 0)
+            return value;
+    }
+    return v;
 }
 
 /* State that is in a file of its own has no numbers of parameters in the
@@ -253,15 +296,13 @@ static int read_sharded(struct reader *r, int64_t rank, bool *found, bool *fits,
                         struct gpt_err *err)
 {
     const struct gpt_pickle_value *outer =
-        gpt_pickle_find(r->rank->torch.root, "optimizer");
+        gpt_megatron_optimizer(r->rank->torch.root);
     struct gpt_pickle_value **list;
     int64_t n;
 
     GPT_TRY(gpt_megatron_read_shards(r->m, rank, found, fits, err));
     if (!*found)
         return GPT_OK;
-    if (gpt_pickle_sequence(outer, &list, &n) && n > 0) /* chained ones */
-        outer = list[0];
     outer = gpt_pickle_find(gpt_pickle_find(outer, "optimizer"),
                             "param_groups");
     if (gpt_pickle_sequence(outer, &list, &n) && n > 0)
@@ -293,7 +334,7 @@ static int read_dist(struct gpt_megatron *m, struct gpt_err *err)
 {
     struct reader r = {.m = m, .rank = &m->ranks[0]};
     const struct gpt_pickle_value *outer =
-        gpt_pickle_find(r.rank->torch.root, "optimizer");
+        gpt_megatron_optimizer(r.rank->torch.root);
     const struct gpt_pickle_value *inner = gpt_pickle_find(outer, "optimizer");
     struct gpt_pickle_value **list;
     bool other, buckets, fits;
@@ -332,6 +373,10 @@ static void warn_left_out(const struct gpt_megatron *m, int64_t rank)
          gpt_megatron_flag(args, "use_distributed_optimizer", false)))
         gpt_warn("%s: its optimizer state is left out: %s is missing beside %s",
                  m->dir, GPT_MEGATRON_SHARDS, r->file);
+    else if (r->shards.root && m->ep_size > 1)
+        gpt_warn("%s: its optimizer state is left out: that of a distributed "
+                 "optimizer is not read of ranks that share experts",
+                 m->dir);
     else
         gpt_warn("%s: its optimizer state is left out: it is neither that of a "
                  "mixed precision optimizer with one group for matrices and "
@@ -353,7 +398,9 @@ int gpt_megatron_read_optimizer(struct gpt_megatron *m, struct gpt_err *err)
     m->step = m->iteration;
     if (m->dist)
         return read_dist(m, err);
-    for (int64_t i = 0; fits && i < m->tp_size * m->pp_size; i++) {
+    for (int64_t i = 0; fits && i < gpt_megatron_ranks(m); i++) {
+        if (!m->ranks[i].file)
+            continue;
         GPT_TRY(read_any(m, i, &fits, err));
         if (!fits)
             warn_left_out(m, i);

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NOT_DECAYED = 1 }; /* a group */
+
 /* ---- trees ---- */
 
 /* The tensor of cut i in block b: storages are numbered block by block. */
@@ -128,9 +130,10 @@ static void put_group(struct gpt_pickle_out *o, const struct gpt_target *t,
 
     gpt_pickle_put_dict(o);
     /* how Megatron-LM finds the group that is the same in its own optimizer */
-    gpt_pickle_put_key_real(o, "wd_mult", group == 0 ? 1.0 : 0.0);
+    gpt_pickle_put_key_real(o, "wd_mult", group == NOT_DECAYED ? 0.0 : 1.0);
     gpt_pickle_put_key_real(o, "lr_mult", 1.0);
-    gpt_pickle_put_key_bool(o, "is_expert_parallel", false);
+    gpt_pickle_put_key_bool(o, "is_expert_parallel",
+                            group == GPT_MEGATRON_GROUPS - 1);
     gpt_pickle_put_key_bool(o, "is_decoupled_lr", false);
     gpt_pickle_put_key_bool(o, "default_config", true);
     gpt_pickle_put_key_real(o, "max_lr", state_real(schedule, "max_lr", 0));
@@ -146,7 +149,7 @@ static void put_group(struct gpt_pickle_out *o, const struct gpt_target *t,
                             option_real(t->source, "adam-eps", 1e-8));
     gpt_pickle_put_key_real(
         o, "weight_decay",
-        group == 0 ? state_real(schedule, "start_wd", 0) : 0.0);
+        group == NOT_DECAYED ? 0.0 : state_real(schedule, "start_wd", 0));
     /* where Adam of Transformer Engine and Apex has it; PyTorch's own has it
      * with each parameter */
     gpt_pickle_put_key_int(
@@ -164,11 +167,14 @@ static void put_group(struct gpt_pickle_out *o, const struct gpt_target *t,
 
 /* A rank without parameters of a group has the group all the same. */
 static void put_groups(struct gpt_pickle_out *o, const struct gpt_target *t,
-                       const struct gpt_megatron_rank_plan *r)
+                       const struct gpt_megatron_rank_plan *r, int chain)
 {
+    int64_t begin, end;
+
+    gpt_megatron_chain(chain, &begin, &end);
     gpt_pickle_put_string(o, "param_groups");
     gpt_pickle_put_list(o);
-    for (int64_t g = 0; g < GPT_MEGATRON_GROUPS; g++)
+    for (int64_t g = begin; g < end; g++)
         put_group(o, t, r, g);
     gpt_pickle_end_list(o);
 }
@@ -176,12 +182,15 @@ static void put_groups(struct gpt_pickle_out *o, const struct gpt_target *t,
 /* Moments by the number of a parameter. */
 static int put_moments(struct gpt_pickle_out *o,
                        const struct gpt_megatron_output *p,
-                       const struct gpt_megatron_rank_plan *r,
+                       const struct gpt_megatron_rank_plan *r, int chain,
                        struct gpt_err *err)
 {
+    int64_t begin, end;
+
+    gpt_megatron_chain(chain, &begin, &end);
     gpt_pickle_put_string(o, "state");
     gpt_pickle_put_dict(o);
-    for (int64_t g = 0; g < GPT_MEGATRON_GROUPS; g++)
+    for (int64_t g = begin; g < end; g++)
         for (int64_t i = 0; i < r->n; i++) {
             if (r->cuts[i].group != g)
                 continue;
@@ -203,12 +212,15 @@ static int put_moments(struct gpt_pickle_out *o,
 /* Weights in fp32, in the order of the groups. */
 static int put_masters(struct gpt_pickle_out *o,
                        const struct gpt_megatron_output *p,
-                       const struct gpt_megatron_rank_plan *r,
+                       const struct gpt_megatron_rank_plan *r, int chain,
                        struct gpt_err *err)
 {
+    int64_t begin, end;
+
+    gpt_megatron_chain(chain, &begin, &end);
     gpt_pickle_put_string(o, "fp32_from_fp16_params");
     gpt_pickle_put_list(o);
-    for (int64_t g = 0; g < GPT_MEGATRON_GROUPS; g++) {
+    for (int64_t g = begin; g < end; g++) {
         gpt_pickle_put_list(o);
         for (int64_t i = 0; i < r->n; i++)
             if (r->cuts[i].group == g)
@@ -258,15 +270,14 @@ static void put_scaler(struct gpt_pickle_out *o, const struct gpt_target *t,
 }
 
 /* An optimizer of fp32 weights is PyTorch's own dict; the others wrap it. */
-static int put_optimizer(struct gpt_pickle_out *o, const struct gpt_target *t,
-                         const struct gpt_megatron_rank_plan *r,
-                         struct gpt_err *err)
+static int put_chain(struct gpt_pickle_out *o, const struct gpt_target *t,
+                     const struct gpt_megatron_rank_plan *r, int chain,
+                     struct gpt_err *err)
 {
     const struct gpt_megatron_output *p = t->data;
     const bool plain = p->optimizer == GPT_MEGATRON_PLAIN;
     const bool wrapped = !plain || p->dtype != GPT_F32;
 
-    gpt_pickle_put_string(o, "optimizer");
     gpt_pickle_put_dict(o);
     if (wrapped) {
         gpt_pickle_put_string(o, "optimizer");
@@ -274,15 +285,32 @@ static int put_optimizer(struct gpt_pickle_out *o, const struct gpt_target *t,
     }
     /* a distributed optimizer has these in its own file */
     if (plain)
-        GPT_TRY(put_moments(o, p, r, err));
-    put_groups(o, t, r);
+        GPT_TRY(put_moments(o, p, r, chain, err));
+    put_groups(o, t, r, chain);
     if (wrapped) {
         gpt_pickle_end_dict(o);
         put_scaler(o, t, r);
         if (plain)
-            GPT_TRY(put_masters(o, p, r, err));
+            GPT_TRY(put_masters(o, p, r, chain, err));
     }
     gpt_pickle_end_dict(o);
+    return GPT_OK;
+}
+
+/* Optimizers in a chain are a list. */
+static int put_optimizer(struct gpt_pickle_out *o, const struct gpt_target *t,
+                         const struct gpt_megatron_rank_plan *r,
+                         struct gpt_err *err)
+{
+    const int n = gpt_megatron_chains(t);
+
+    gpt_pickle_put_string(o, "optimizer");
+    if (n > 1)
+        gpt_pickle_put_list(o);
+    for (int chain = 0; chain < n; chain++)
+        GPT_TRY(put_chain(o, t, r, chain, err));
+    if (n > 1)
+        gpt_pickle_end_list(o);
     return GPT_OK;
 }
 

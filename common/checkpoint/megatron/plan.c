@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/num.h"
-#include "checkpoint/run_state.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -96,6 +95,8 @@ static int compare_cuts(const void *a, const void *b)
         return x->chunk < y->chunk ? -1 : 1;
     if (x->order != y->order)
         return x->order < y->order ? -1 : 1;
+    if (x->within != y->within)
+        return x->within < y->within ? -1 : 1;
     return (x->boxes[0].row > y->boxes[0].row) -
            (x->boxes[0].row < y->boxes[0].row);
 }
@@ -105,7 +106,8 @@ static int compare_cuts(const void *a, const void *b)
 /* A copy of a tied word table on the last stage has a name of its own; with one
  * stage there is none. */
 static int name_cut(struct gpt_target *t, const struct gpt_slice *s,
-                    int64_t first_layer, const char **path, struct gpt_err *err)
+                    int64_t first_layer, int64_t expert, const char **path,
+                    struct gpt_err *err)
 {
     const enum gpt_megatron_names style = (enum gpt_megatron_names)t->o.style;
     char buf[GPT_MEGATRON_PATH];
@@ -115,8 +117,12 @@ static int name_cut(struct gpt_target *t, const struct gpt_slice *s,
                  style == GPT_MEGATRON_LEGACY
                      ? "word_embeddings_for_head/weight"
                      : "output_layer.weight");
-    else if (!gpt_megatron_path(buf, sizeof(buf), style, s->param->role,
-                                s->param->layer - first_layer))
+    else if (!gpt_megatron_path(
+                 buf, sizeof(buf), style, s->param->role,
+                 s->param->layer - first_layer,
+                 s->param->layer >= 0 &&
+                     gpt_config_has_experts(&t->o.config, s->param->layer),
+                 expert))
         return gpt_fail(err, GPT_EDATA, "Megatron-LM has no tensor for '%s'",
                         s->param->name);
     *path = gpt_arena_strdup(&t->arena, buf);
@@ -140,47 +146,83 @@ static int64_t find_chunk(const struct gpt_layout *layout,
     return 0;
 }
 
+int gpt_megatron_new_cut(struct gpt_target *t,
+                         struct gpt_megatron_rank_plan *r,
+                         const struct gpt_slice *s,
+                         const struct gpt_layout *layout, int64_t expert,
+                         struct gpt_megatron_cut **cut, struct gpt_err *err)
+{
+    const int64_t chunk = find_chunk(layout, s);
+
+    *cut = &r->cuts[r->n++];
+    **cut = (struct gpt_megatron_cut){
+        .ndim = s->param->ndim,
+        .chunk = chunk,
+        .order = cut_order(s, (enum gpt_megatron_names)t->o.style),
+        .group = gpt_megatron_is_buffer(s->param->role) ? -1 : !s->param->decay,
+        .shared = s->param->tied && t->o.pp_size > 1,
+        .copy = s->copy,
+    };
+    return name_cut(t, s, layout->chunk[chunk].first_layer, expert,
+                    &(*cut)->path, err);
+}
+
+/* Rows of the same width, so that boxes are written one after the other. */
+void gpt_megatron_add_box(struct gpt_megatron_cut *c, int64_t row,
+                          const int64_t *begin, const int64_t *shape)
+{
+    c->boxes[c->n_boxes].row = row;
+    memcpy(c->boxes[c->n_boxes].begin, begin,
+           sizeof(*begin) * GPT_PARAM_DIMS);
+    memcpy(c->boxes[c->n_boxes].shape, shape,
+           sizeof(*shape) * GPT_PARAM_DIMS);
+    c->n_boxes++;
+    c->shape[0] += shape[0];
+    c->shape[1] = shape[1];
+    c->count += shape[0] * shape[1];
+}
+
 /* A gate's partner goes behind it; everything else is a cut of its own. */
 static int add_cut(struct gpt_target *t, struct gpt_megatron_rank_plan *r,
                    const struct gpt_slice *s, const struct gpt_layout *layout,
                    struct gpt_err *err)
 {
     const struct gpt_megatron_output *p = t->data;
-    const int64_t row = s->param - p->table.rows;
-    const bool gate = s->param->role == GPT_FC1_WEIGHT ||
-                      s->param->role == GPT_FC1_BIAS;
+    const enum gpt_param_role role = s->param->role;
+    const enum gpt_param_role partner =
+        role == GPT_FC1_WEIGHT   ? GPT_GATE_WEIGHT
+        : role == GPT_FC1_BIAS   ? GPT_GATE_BIAS
+        : role == GPT_SHARED_FC1 ? GPT_SHARED_GATE
+                                 : GPT_N_ROLES;
+    const bool gated = t->o.config.gated && partner != GPT_N_ROLES;
     struct gpt_megatron_cut *c = NULL;
 
-    for (int64_t i = r->n - 1; gate && t->o.config.gated && i >= r->n - 2; i--)
-        if (p->table.rows[r->cuts[i].boxes[0].row].role ==
-            (s->param->role == GPT_FC1_WEIGHT ? GPT_GATE_WEIGHT
-                                              : GPT_GATE_BIAS))
+    for (int64_t i = r->n - 1; gated && i >= 0 && i >= r->n - 2; i--)
+        if (p->table.rows[r->cuts[i].boxes[0].row].role == partner)
             c = &r->cuts[i];
-    assert(c || !gate || !t->o.config.gated);
-    if (!c) {
-        const int64_t chunk = find_chunk(layout, s);
-
-        c = &r->cuts[r->n++];
-        *c = (struct gpt_megatron_cut){
-            .ndim = s->param->ndim,
-            .chunk = chunk,
-            .order = cut_order(s, (enum gpt_megatron_names)t->o.style),
-            .group = !s->param->decay,
-            .shared = s->param->tied && t->o.pp_size > 1,
-            .copy = s->copy,
-        };
-        GPT_TRY(name_cut(t, s, layout->chunk[chunk].first_layer, &c->path,
-                         err));
-    }
-    /* rows of the same width, so that boxes are written one after the other */
-    c->boxes[c->n_boxes].row = row;
-    memcpy(c->boxes[c->n_boxes].begin, s->begin, sizeof(s->begin));
-    memcpy(c->boxes[c->n_boxes].shape, s->shape, sizeof(s->shape));
-    c->n_boxes++;
-    c->shape[0] += s->shape[0];
-    c->shape[1] = s->shape[1];
-    c->count += s->count;
+    assert(c || !gated);
+    if (!c)
+        GPT_TRY(gpt_megatron_new_cut(t, r, s, layout, 0, &c, err));
+    gpt_megatron_add_box(c, s->param - p->table.rows, s->begin, s->shape);
     return GPT_OK;
+}
+
+/* Numbers count through the groups of a chain, so a reader can tell by
+ * shapes. */
+static void number_cuts(const struct gpt_target *t,
+                        struct gpt_megatron_rank_plan *r)
+{
+    for (int chain = 0; chain < gpt_megatron_chains(t); chain++) {
+        int64_t number = 0, begin, end;
+
+        gpt_megatron_chain(chain, &begin, &end);
+        for (int64_t g = begin; g < end; g++)
+            for (int64_t i = 0; i < r->n; i++)
+                if (r->cuts[i].group == g) {
+                    r->cuts[i].number = number++;
+                    r->group_size[g]++;
+                }
+    }
 }
 
 /* Every rank gets all that it holds, copies of what is not cut as well:
@@ -188,25 +230,24 @@ static int add_cut(struct gpt_target *t, struct gpt_megatron_rank_plan *r,
  * checkpoint, in which each element is written once. */
 static int plan_cuts(struct gpt_target *t, struct gpt_megatron_rank_plan *r,
                      const struct gpt_flat *flat,
-                     const struct gpt_layout *layout, struct gpt_err *err)
+                     const struct gpt_layout *layout, int64_t rank,
+                     struct gpt_err *err)
 {
-    int64_t number = 0;
+    const int64_t most = flat->n + gpt_megatron_more_cuts(t, flat);
 
-    GPT_TRY(
-        gpt_new(&r->cuts, (size_t)flat->n, sizeof(*r->cuts), "plan", err));
-    for (int64_t i = 0; i < flat->n; i++)
-        GPT_TRY(add_cut(t, r, &flat->slices[i], layout, err));
+    GPT_TRY(gpt_new(&r->cuts, (size_t)most, sizeof(*r->cuts), "plan", err));
+    for (int64_t i = 0; i < flat->n; i++) {
+        const struct gpt_slice *s = &flat->slices[i];
+
+        GPT_TRY(gpt_megatron_is_expert(s->param->role)
+                    ? gpt_megatron_add_experts(t, r, s, layout, rank, err)
+                    : add_cut(t, r, s, layout, err));
+    }
     if (r->n)
         qsort(r->cuts, (size_t)r->n, sizeof(*r->cuts), compare_cuts);
     /* Megatron-LM's optimizer has two groups, decayed parameters first since
-     * 2025; older versions begin with that of a rank's first parameter. Numbers
-     * count through the groups, so a reader can tell by shapes. */
-    for (int64_t g = 0; g < GPT_MEGATRON_GROUPS; g++)
-        for (int64_t i = 0; i < r->n; i++)
-            if (r->cuts[i].group == g) {
-                r->cuts[i].number = number++;
-                r->group_size[g]++;
-            }
+     * 2025; older versions begin with that of a rank's first parameter. */
+    number_cuts(t, r);
     /* cuts are sorted by chunk: a chunk begins where no later one does */
     for (int64_t i = r->n - 1, v = layout->chunks; v >= 0; v--) {
         while (i >= 0 && r->cuts[i].chunk >= v)
@@ -232,6 +273,8 @@ static void lay_out_buffer(struct gpt_megatron_rank_plan *r, int64_t chunk)
     for (int64_t i = r->first[chunk + 1] - 1; i >= r->first[chunk]; i--) {
         struct gpt_megatron_cut *c = &r->cuts[i];
 
+        if (c->group < 0)
+            continue;
         at = bucket + gpt_round_up(at - bucket, 64);
         if (c->shared && !empty)
             bucket = at;
@@ -248,17 +291,20 @@ static void lay_out_buffer(struct gpt_megatron_rank_plan *r, int64_t chunk)
 
 /* ---- files ---- */
 
-/* The number of the stage is in the name only where there are several. */
+/* The number of the stage is in the name only where there are several, and so
+ * is that of experts. */
 static void name_file(const struct gpt_target *t, struct gpt_target_file *f,
                       int64_t rank, const char *name)
 {
-    const long long tp = rank % t->o.tp_size, pp = rank / t->o.tp_size;
+    const struct gpt_megatron_place at = gpt_megatron_place(t, rank);
+    char pp[24] = "", ep[24] = "";
 
     if (t->o.pp_size > 1)
-        snprintf(f->name, sizeof(f->name), "mp_rank_%02lld_%03lld/%s", tp, pp,
-                 name);
-    else
-        snprintf(f->name, sizeof(f->name), "mp_rank_%02lld/%s", tp, name);
+        snprintf(pp, sizeof(pp), "_%03lld", (long long)at.pp);
+    if (t->o.ep_size > 1)
+        snprintf(ep, sizeof(ep), "_%03lld", (long long)at.ep);
+    snprintf(f->name, sizeof(f->name), "mp_rank_%02lld%s%s/%s",
+             (long long)at.tp, pp, ep, name);
 }
 
 /* A gate and what it is multiplied with are one tensor there, and may have come
@@ -270,8 +316,9 @@ enum gpt_dtype gpt_megatron_cut_dtype(const struct gpt_megatron_output *p,
     const struct gpt_tensor *const *sources = p->sources[block->kind];
     enum gpt_dtype dtype = block->dtype;
 
+    /* what no optimizer trains has no copy in fp32 beside it */
     if (dtype != GPT_N_DTYPES)
-        return dtype;
+        return cut->group < 0 ? GPT_F32 : dtype;
     dtype = sources[cut->boxes[0].row]->dtype;
     for (int i = 1; i < cut->n_boxes; i++)
         dtype = gpt_dtype_join(dtype, sources[cut->boxes[i].row]->dtype);
@@ -290,6 +337,8 @@ static void count_bytes(struct gpt_target *t, int64_t rank)
             const enum gpt_dtype dtype =
                 gpt_megatron_cut_dtype(p, &p->blocks[b], &r->cuts[i]);
 
+            if (!gpt_megatron_has_cut(&p->blocks[b], &r->cuts[i]))
+                continue;
             /* counts were checked for overflow with the parameter table */
             t->files[rank].bytes +=
                 r->cuts[i].count * (int64_t)gpt_dtype_bytes(dtype);
@@ -312,10 +361,11 @@ int gpt_megatron_plan_cuts(struct gpt_target *t, int64_t rank,
     struct gpt_layout layout;
     struct gpt_flat flat;
 
-    GPT_TRY(gpt_target_layout(t, rank % t->o.tp_size, rank / t->o.tp_size,
-                              &layout, err));
+    const struct gpt_megatron_place at = gpt_megatron_place(t, rank);
+
+    GPT_TRY(gpt_target_layout(t, at.tp, at.pp, &layout, err));
     GPT_TRY(gpt_flat_build(&flat, &p->table, &layout, err));
-    int status = plan_cuts(t, r, &flat, &layout, err);
+    int status = plan_cuts(t, r, &flat, &layout, rank, err);
     gpt_flat_free(&flat);
     return status;
 }
@@ -337,87 +387,9 @@ static int plan_rank(struct gpt_target *t, int64_t rank, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* ---- the optimizer ---- */
+/* ---- all of it ---- */
 
-/* The types that a run of Megatron-LM computes in. */
-static enum gpt_dtype run_dtype(const struct gpt_source *s)
-{
-    const cJSON *precision =
-        cJSON_GetObjectItemCaseSensitive(s->state, GPT_RUN_PRECISION);
-    enum gpt_dtype dtype = GPT_F32;
-
-    if (!cJSON_IsString(precision))
-        return GPT_F32;
-    for (int d = 0; d < GPT_N_DTYPES; d++)
-        if (strcmp(precision->valuestring, gpt_dtype_name(d)) == 0)
-            dtype = (enum gpt_dtype)d;
-    return dtype == GPT_BF16 || dtype == GPT_F16 ? dtype : GPT_F32;
-}
-
-/* What the format could hold and this writer leaves out is said by name. */
-static bool has_adam(const struct gpt_source *s)
-{
-    bool kinds[GPT_N_ADAM_KINDS] = {false};
-
-    for (int64_t i = 0; i < s->n_tensors; i++) {
-        const char *name = s->tensors[i].name;
-        int k = GPT_KIND_EXP_AVG;
-
-        if (!gpt_name_is_optimizer(name))
-            continue;
-        while (k < GPT_N_ADAM_KINDS &&
-               strncmp(name, gpt_kind_prefix((enum gpt_kind)k),
-                       strlen(gpt_kind_prefix((enum gpt_kind)k))) != 0)
-            k++;
-        if (k == GPT_N_ADAM_KINDS) {
-            gpt_warn("%s: its optimizer state is left out: format megatron is "
-                     "written with that of Adam only, and '%s' is a state "
-                     "that Adam does not have",
-                     s->dir, name);
-            return false;
-        }
-        kinds[k] = true;
-    }
-    /* one without the other is no state that could be resumed */
-    return kinds[GPT_KIND_EXP_AVG] && kinds[GPT_KIND_EXP_AVG_SQ];
-}
-
-/* The model's weights, then what the optimizer keeps: fp32 copies where weights
- * have another type, and moments. */
-static void plan_blocks(struct gpt_target *t)
-{
-    struct gpt_megatron_output *p = t->data;
-    const struct gpt_megatron_block moments[] = {
-        {GPT_KIND_PARAMETERS, GPT_F32, "param"},
-        {GPT_KIND_EXP_AVG, GPT_N_DTYPES, "exp_avg"},
-        {GPT_KIND_EXP_AVG_SQ, GPT_N_DTYPES, "exp_avg_sq"},
-    };
-
-    p->dtype = t->o.dtype;
-    p->optimizer = !has_adam(t->source)       ? GPT_MEGATRON_NONE
-                   : t->o.shard_optimizer ? GPT_MEGATRON_DISTRIBUTED
-                                          : GPT_MEGATRON_PLAIN;
-    /* A run of Megatron-LM computes in the type of its weights, and has fp32
-     * copies of them. A native run has fp32 weights alone and says in which
-     * type it computes: its weights are rounded to that type, so that
-     * Megatron-LM resumes the run as it was. */
-    if (p->optimizer != GPT_MEGATRON_NONE && p->dtype == GPT_N_DTYPES)
-        p->dtype = run_dtype(t->source);
-    /* the model's own weights are in every file, whatever the optimizer */
-    p->blocks[p->n_blocks++] =
-        (struct gpt_megatron_block){GPT_KIND_PARAMETERS, p->dtype, NULL};
-    for (size_t i = 0; i < GPT_COUNT(moments); i++) {
-        if (p->optimizer == GPT_MEGATRON_DISTRIBUTED) {
-            p->shards[p->n_shards] = moments[i];
-            p->shards[p->n_shards++].dtype = GPT_F32;
-        }
-        if (p->optimizer == GPT_MEGATRON_PLAIN &&
-            (i > 0 || p->dtype != GPT_F32))
-            p->blocks[p->n_blocks++] = moments[i];
-    }
-}
-
-/* Ranks that share a group have parts of one. */
+/* Ranks that share a group have parts of one. Experts are cut afterwards. */
 int gpt_megatron_build_table(struct gpt_param_table *table,
                              const struct gpt_target_options *o,
                              struct gpt_err *err)
@@ -425,6 +397,9 @@ int gpt_megatron_build_table(struct gpt_param_table *table,
     GPT_TRY(gpt_params_build(table, &o->config, err));
     for (int64_t i = 0; gpt_megatron_shares_groups(o) && i < table->n; i++)
         table->rows[i].split_unit = 1;
+    for (int64_t i = 0; i < table->n; i++)
+        if (gpt_megatron_is_expert(table->rows[i].role))
+            table->rows[i].split = GPT_SPLIT_NONE;
     return GPT_OK;
 }
 
@@ -437,9 +412,10 @@ int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err)
 
     GPT_TRY(gpt_target_layout(t, 0, 0, &layout, err));
     GPT_TRY(gpt_megatron_check_variants(&o->config, err));
+    GPT_TRY(gpt_megatron_check_experts(t, err));
     GPT_TRY(gpt_new(&p, 1, sizeof(*p), "plan", err));
     t->data = p;
-    p->n_ranks = o->tp_size * o->pp_size;
+    p->n_ranks = o->tp_size * o->pp_size * o->ep_size;
     p->chunks = layout.chunks;
     /* Megatron-LM begins a run anew from a release, and resumes another one,
      * for which it wants optimizer state unless told otherwise. */
@@ -448,7 +424,7 @@ int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err)
                                         GPT_MEGATRON_RELEASE, err)
                         : gpt_checkpoint_path(t->path, sizeof(t->path), o->save,
                                               t->source->iteration, err));
-    plan_blocks(t);
+    gpt_megatron_plan_blocks(t);
     GPT_TRY(gpt_megatron_build_table(&p->table, o, err));
     GPT_TRY(find_sources(t, err));
     GPT_TRY(gpt_target_files(t, p->n_ranks * (p->n_shards ? 2 : 1), err));

@@ -103,9 +103,10 @@ static int check_part(const struct gpt_megatron *m,
 /* Returns what an optimizer keeps of a tensor, or the tensor itself. A weight
  * is taken from the optimizer where that has it in fp32: the model's own is
  * that one, rounded. */
-static const struct gpt_safetensor *
-choose_entry(const struct gpt_megatron *m, const struct gpt_megatron_chunk *c,
-             const struct gpt_safetensor *weight, int kind)
+const struct gpt_safetensor *
+gpt_megatron_choose(const struct gpt_megatron *m,
+                    const struct gpt_megatron_chunk *c,
+                    const struct gpt_safetensor *weight, int kind)
 {
     const struct gpt_safetensor *state =
         m->has_optimizer ? &c->state[kind][weight - c->tensors.tensors] : NULL;
@@ -115,11 +116,12 @@ choose_entry(const struct gpt_megatron *m, const struct gpt_megatron_chunk *c,
 }
 
 /* One rank's part, in place. Of what is not cut, every rank has a copy; the
- * first one's is taken, and the others only have to be there. */
+ * first one's is taken, and the others only have to be there. copy: so it is
+ * with the whole part, which a rank with other experts has given. */
 static int add_part(struct gpt_megatron *m, struct gpt_tensor *out,
                     const struct gpt_param *param, struct gpt_megatron_rank *r,
-                    struct gpt_megatron_chunk *c, int64_t tp, int kind,
-                    struct gpt_err *err)
+                    struct gpt_megatron_chunk *c, int64_t tp, bool copy,
+                    int kind, struct gpt_err *err)
 {
     struct part p = {
         .in = r->torch.in,
@@ -135,7 +137,7 @@ static int add_part(struct gpt_megatron *m, struct gpt_tensor *out,
      * sees the rest alone */
     c->used[p.entry - c->tensors.tensors] = true;
     const struct gpt_safetensor *weight = p.entry;
-    p.entry = choose_entry(m, c, weight, kind);
+    p.entry = gpt_megatron_choose(m, c, weight, kind);
     if (p.entry != weight)
         p.in = r->state_in;
     p.part = gpt_megatron_part(param->role, m->config.gated, &p.parts);
@@ -144,6 +146,8 @@ static int add_part(struct gpt_megatron *m, struct gpt_tensor *out,
     if (param->split == GPT_SPLIT_COLUMNS)
         p.shape[1] /= m->tp_size;
     GPT_TRY(check_part(m, r, param, &p, err));
+    if (copy)
+        return GPT_OK;
     if (tp == 0 || param->split != GPT_SPLIT_NONE)
         gpt_tensor_widen(out, p.entry->dtype);
     if (param->role == GPT_QKV_WEIGHT || param->role == GPT_QKV_BIAS)
@@ -189,6 +193,8 @@ static int merge_param(struct gpt_megatron *m, const struct gpt_param *param,
 {
     int64_t pp, v;
 
+    if (gpt_megatron_is_buffer(param->role) && kind != GPT_MEGATRON_MASTER)
+        return gpt_megatron_add_zeros(out, err);
     if (m->dist)
         return gpt_megatron_merge_dist(m, param, out, kind, err);
     const bool found = find_place(m, param, &pp, &v);
@@ -196,11 +202,17 @@ static int merge_param(struct gpt_megatron *m, const struct gpt_param *param,
     assert(found); /* layers were counted from the same lists */
     if (!found)
         return GPT_EFAIL;
-    for (int64_t tp = 0; tp < m->tp_size; tp++) {
-        struct gpt_megatron_rank *r = gpt_megatron_rank(m, pp, tp);
+    if (gpt_megatron_is_expert(param->role))
+        return gpt_megatron_merge_experts(m, param, out, pp, v, kind, err);
+    for (int64_t tp = 0; tp < m->tp_size; tp++)
+        for (int64_t ep = 0; ep < m->ep_size; ep++) {
+            struct gpt_megatron_rank *r = gpt_megatron_rank_of(m, ep, pp, tp);
 
-        GPT_TRY(add_part(m, out, param, r, &r->chunks[v], tp, kind, err));
-    }
+            if (r->file)
+                GPT_TRY(add_part(m, out, param, r, &r->chunks[v], tp,
+                                 r != gpt_megatron_rank(m, pp, tp), kind,
+                                 err));
+        }
     return GPT_OK;
 }
 
@@ -208,7 +220,7 @@ static int merge_param(struct gpt_megatron *m, const struct gpt_param *param,
  * this one does not. The tied output layer of megatron-core is a copy. */
 static int check_unused(const struct gpt_megatron *m, struct gpt_err *err)
 {
-    for (int64_t i = 0; i < m->tp_size * m->pp_size; i++)
+    for (int64_t i = 0; i < gpt_megatron_ranks(m); i++)
         for (int64_t v = 0; v < m->ranks[i].n_chunks; v++) {
             const struct gpt_megatron_chunk *c = &m->ranks[i].chunks[v];
 
@@ -257,6 +269,9 @@ static int check_widths(const struct gpt_megatron *m, struct gpt_err *err)
     if (m->version >= 2 && m->tp_size % c.num_query_groups == 0 &&
         rows % m->tp_size == 0)
         c.num_query_groups = m->tp_size;
+    /* each rank has a part of every expert */
+    if (c.num_experts > 0)
+        c.num_experts = m->tp_size;
     if (gpt_widths_divide(&c, m->tp_size, &first))
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
@@ -272,7 +287,7 @@ int gpt_megatron_merge(struct gpt_megatron *m, struct gpt_err *err)
 {
     int64_t held = 0;
 
-    for (int64_t i = 0; i < m->tp_size * m->pp_size; i++)
+    for (int64_t i = 0; i < gpt_megatron_ranks(m); i++)
         for (int64_t v = 0; v < m->ranks[i].n_chunks; v++)
             held += m->ranks[i].chunks[v].tensors.n;
     /* stacked layers are counted by a dimension of tensors that are there */

@@ -97,7 +97,7 @@ static int add_loss_scale(struct gpt_megatron *m, struct gpt_err *err)
 {
     const struct gpt_megatron_rank *r = &m->ranks[0];
     const struct gpt_pickle_value *there = gpt_pickle_find(
-        gpt_pickle_find(r->torch.root, "optimizer"), "grad_scaler");
+        gpt_megatron_optimizer(r->torch.root), "grad_scaler");
     const struct gpt_pickle_value *v = gpt_pickle_find(there, "scale");
     struct gpt_torch_tensor t;
     int64_t good = 0, left = 1;

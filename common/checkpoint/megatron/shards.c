@@ -217,5 +217,5 @@ int gpt_megatron_read_shards(struct gpt_megatron *m, int64_t rank, bool *found,
     *found = true;
     GPT_TRY(gpt_torch_open(&r->shards, path, err));
     r->state_in = r->shards.in;
-    return read_rank(m, r, rank / m->tp_size, fits, err);
+    return read_rank(m, r, rank / m->tp_size % m->pp_size, fits, err);
 }

@@ -77,16 +77,7 @@ static const char *const refused[] = {
     "experimental_attention_variant",
     "heterogeneous_layers_config_path",
     "hybrid_override_pattern",
-};
-
-/* Arguments that must be absent, None or at most `most`. */
-static const struct {
-    const char *key;
-    int64_t most;
-} counts[] = {
-    {"num_experts", 0},
-    {"mtp_num_layers", 0},
-    {"expert_model_parallel_size", 1},
+    "mtp_num_layers",
 };
 
 /* Fields of the table above are bools of the structure. */
@@ -96,35 +87,27 @@ static bool *flag_field(struct gpt_config *c, size_t i)
 }
 
 /* A number that is not 0 is a setting, too: of a window, for example. */
-static int check_refused(const struct gpt_pickle_value *args, const char *what,
-                         struct gpt_err *err)
+int gpt_megatron_refuse(const struct gpt_pickle_value *args,
+                        const char *const *keys, size_t n, const char *what,
+                        struct gpt_err *err)
 {
     int64_t value;
 
-    for (size_t i = 0; i < GPT_COUNT(refused); i++) {
-        const struct gpt_pickle_value *v = gpt_pickle_find(args, refused[i]);
+    for (size_t i = 0; i < n; i++) {
+        const struct gpt_pickle_value *v = gpt_pickle_find(args, keys[i]);
 
         if (v && v->kind != GPT_PICKLE_NONE &&
             !(gpt_pickle_int(v, &value) && value == 0))
             return gpt_fail(err, GPT_EDATA,
                             "%s: its run had %s, which is not supported", what,
-                            refused[i]);
-    }
-    for (size_t i = 0; i < GPT_COUNT(counts); i++) {
-        value = 0;
-        gpt_megatron_int(args, counts[i].key, &value);
-        if (value > counts[i].most)
-            return gpt_fail(err, GPT_EDATA,
-                            "%s: its run had %s %lld, which is not supported",
-                            what, counts[i].key, (long long)value);
+                            keys[i]);
     }
     return GPT_OK;
 }
 
-/* A word among the names of a choice; absent or None is the first. */
-static int read_choice(const struct gpt_pickle_value *args, const char *key,
-                       const char *const *names, int64_t *out, const char *what,
-                       struct gpt_err *err)
+int gpt_megatron_choice(const struct gpt_pickle_value *args, const char *key,
+                        const char *const *names, int64_t *out,
+                        const char *what, struct gpt_err *err)
 {
     const struct gpt_pickle_value *v = gpt_pickle_find(args, key);
 
@@ -218,9 +201,9 @@ static int read_positions(struct gpt_config *c,
                           const struct gpt_pickle_value *args, const char *what,
                           struct gpt_err *err)
 {
-    GPT_TRY(read_choice(args, "position_embedding_type",
-                        gpt_position_embeddings, &c->position_embedding, what,
-                        err));
+    GPT_TRY(gpt_megatron_choice(args, "position_embedding_type",
+                                gpt_position_embeddings,
+                                &c->position_embedding, what, err));
     if (gpt_megatron_flag(args, "use_rotary_position_embeddings", false))
         c->position_embedding = GPT_POSITION_ROPE;
     if (is_alibi(c))
@@ -269,14 +252,15 @@ int gpt_megatron_read_variants(struct gpt_config *c,
     c->norm_epsilon = 1e-5;
     c->init_std = 0.02;
     c->hidden_dropout = c->attention_dropout = 0.1;
-    GPT_TRY(check_refused(args, what, err));
+    GPT_TRY(gpt_megatron_refuse(args, refused, GPT_COUNT(refused), what, err));
     for (size_t i = 0; i < GPT_COUNT(flags); i++)
         *flag_field(c, i) = gpt_megatron_flag(args, flags[i].key,
                                               flags[i].inverse) !=
                             flags[i].inverse;
-    GPT_TRY(read_choice(args, "normalization", gpt_normalizations,
-                        &c->normalization, what, err));
+    GPT_TRY(gpt_megatron_choice(args, "normalization", gpt_normalizations,
+                                &c->normalization, what, err));
     read_activation(c, args);
+    GPT_TRY(gpt_megatron_read_experts(c, args, what, err));
     GPT_TRY(read_positions(c, args, what, err));
     gpt_megatron_int(args, "num_attention_heads", &c->num_attention_heads);
     gpt_megatron_int(args, "kv_channels", &c->head_size);
@@ -305,6 +289,7 @@ void gpt_megatron_put_variants(struct gpt_pickle_out *o,
     gpt_pickle_put_key_int(o, "num_query_groups", c->num_query_groups);
     put_positions(o, c);
     put_activation(o, c);
+    gpt_megatron_put_experts(o, c);
     for (size_t i = 0; i < GPT_COUNT(flags); i++)
         gpt_pickle_put_key_bool(o, flags[i].key,
                                 *flag_field(&copy, i) != flags[i].inverse);
@@ -374,6 +359,8 @@ int gpt_megatron_check_variants(const struct gpt_config *c, struct gpt_err *err)
     /* reading refuses it, in words about a run of Megatron-LM */
     if (is_alibi(c))
         return refuse_field(c, "position_embedding", err);
+    if (gpt_megatron_odd_experts(c))
+        return refuse_field(c, gpt_megatron_odd_experts(c), err);
     gpt_pickle_begin(&o);
     gpt_pickle_put_dict(&o);
     gpt_megatron_put_variants(&o, c);

@@ -59,6 +59,11 @@ static void list_model(struct contents *c, const struct gpt_target *t,
 
     for (int b = 0; b < p->n_blocks; b++)
         for (int64_t i = 0; i < r->n; i++) {
+            /* the number of a storage follows from that of its cut */
+            if (!gpt_megatron_has_cut(&p->blocks[b], &r->cuts[i])) {
+                c->sizes[c->n_sizes++] = 0;
+                continue;
+            }
             c->sizes[c->n_sizes++] =
                 r->cuts[i].count *
                 (int64_t)gpt_dtype_bytes(
@@ -87,6 +92,8 @@ static void list_shards(struct contents *c, const struct gpt_target *t,
 
             c->sizes[c->n_sizes++] = r->elements[v] * size;
             for (int64_t i = r->first[v + 1] - 1; i >= r->first[v]; i--) {
+                if (r->cuts[i].group < 0)
+                    continue;
                 add_bytes(c, zeros, (r->cuts[i].offset - at) * size);
                 add_cut(c, p, &p->shards[k], &r->cuts[i]);
                 at = r->cuts[i].offset + r->cuts[i].count;

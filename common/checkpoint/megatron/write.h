@@ -12,7 +12,8 @@
 
 enum {
     GPT_MEGATRON_JOINED = 2,   /* most parameters in one tensor */
-    GPT_MEGATRON_GROUPS = 2,   /* of parameters: decayed, not decayed */
+    GPT_MEGATRON_GROUPS = 3,   /* of parameters: decayed, not decayed, and
+                                * experts of ranks that share them */
     GPT_MEGATRON_PATH = GPT_PARAM_NAME + 64,
 };
 
@@ -28,12 +29,13 @@ struct gpt_megatron_cut {
     int ndim;
     int64_t shape[GPT_PARAM_DIMS], count;
     int64_t chunk;  /* of an interleaved stage */
-    int64_t group;  /* of the optimizer */
+    int64_t group;  /* of the optimizer; -1: it does not train it */
     int64_t number; /* in the optimizer's state */
     bool shared;    /* a tied table that two stages have */
     bool copy;      /* the second one of these */
     int64_t offset; /* in the buffer of a distributed optimizer, elements */
-    int64_t order;  /* among the modules of the chunk */
+    int64_t order;  /* among the modules of the chunk, */
+    int64_t within; /* ... and among experts */
 };
 
 /* A rank's tensors, in the order in which Megatron-LM registers them: that of
@@ -73,6 +75,59 @@ struct gpt_megatron_output {
     int n_blocks, n_shards;
 };
 
+/* A chain of optimizers has one of experts where ranks share these, with groups
+ * and numbers of its own. */
+static inline int gpt_megatron_chains(const struct gpt_target *t)
+{
+    return t->o.ep_size > 1 ? 2 : 1;
+}
+/* Groups [*begin, *end) of a chain. */
+static inline void gpt_megatron_chain(int chain, int64_t *begin, int64_t *end)
+{
+    *begin = chain ? GPT_MEGATRON_GROUPS - 1 : 0;
+    *end = chain ? GPT_MEGATRON_GROUPS : GPT_MEGATRON_GROUPS - 1;
+}
+
+/* A rank by its number: tensor parallel ranks come first, then stages. */
+struct gpt_megatron_place {
+    int64_t tp, pp, ep;
+};
+static inline struct gpt_megatron_place
+gpt_megatron_place(const struct gpt_target *t, int64_t rank)
+{
+    return (struct gpt_megatron_place){
+        rank % t->o.tp_size, rank / t->o.tp_size % t->o.pp_size,
+        rank / (t->o.tp_size * t->o.pp_size)};
+}
+
+/* Fills what the files hold of a run: the optimizer, and blocks. */
+void gpt_megatron_plan_blocks(struct gpt_target *t);
+
+/* GPT_EUSAGE, or GPT_EDATA, when ranks cannot share the experts. */
+int gpt_megatron_check_experts(const struct gpt_target *t,
+                               struct gpt_err *err) GPT_MUST_USE;
+/* Cuts that a rank has more than slices. */
+int64_t gpt_megatron_more_cuts(const struct gpt_target *t,
+                               const struct gpt_flat *flat);
+/* Appends the cuts of a rank's experts to r, of a slice that has all of a
+ * layer. */
+int gpt_megatron_add_experts(struct gpt_target *t,
+                             struct gpt_megatron_rank_plan *r,
+                             const struct gpt_slice *s,
+                             const struct gpt_layout *layout, int64_t rank,
+                             struct gpt_err *err) GPT_MUST_USE;
+/* Appends a cut of a slice without boxes; expert: its number among those of
+ * the rank. */
+int gpt_megatron_new_cut(struct gpt_target *t,
+                         struct gpt_megatron_rank_plan *r,
+                         const struct gpt_slice *s,
+                         const struct gpt_layout *layout, int64_t expert,
+                         struct gpt_megatron_cut **cut,
+                         struct gpt_err *err) GPT_MUST_USE;
+/* Appends a box of parameter `row` to a cut. */
+void gpt_megatron_add_box(struct gpt_megatron_cut *c, int64_t row,
+                          const int64_t *begin, const int64_t *shape);
+
 /* The parameters as this layout and naming cut them. */
 int gpt_megatron_build_table(struct gpt_param_table *table,
                              const struct gpt_target_options *options,
@@ -83,6 +138,13 @@ int gpt_megatron_build_table(struct gpt_param_table *table,
 int gpt_megatron_plan_cuts(struct gpt_target *t, int64_t rank,
                            struct gpt_megatron_rank_plan *r,
                            struct gpt_err *err) GPT_MUST_USE;
+/* True when a cut is in a block: not what an optimizer has, of what it does not
+ * train. */
+static inline bool gpt_megatron_has_cut(const struct gpt_megatron_block *block,
+                                        const struct gpt_megatron_cut *cut)
+{
+    return !block->key || cut->group >= 0;
+}
 /* The type of a cut in a block. */
 enum gpt_dtype gpt_megatron_cut_dtype(const struct gpt_megatron_output *p,
                                       const struct gpt_megatron_block *block,
