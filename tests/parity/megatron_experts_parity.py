@@ -249,19 +249,35 @@ def adam(m):
         dict(params=n, lr=1e-3, step=7) for n in numbers]}
 
 
-def trains(m, d, changes, layout):
+def trains(m, d, changes, layout, distributed=False):
     """A step of megatron-core's optimizers, with gradients that follow from the
     weights and from no layout."""
-    whole = DistributedDataParallel(m.config, DistributedDataParallelConfig(),
-                                    m)
+    whole = DistributedDataParallel(m.config, DistributedDataParallelConfig(
+        use_distributed_optimizer=distributed), m)
     optimizer = get_megatron_optimizer(OptimizerConfig(
-        optimizer="adam", lr=1e-2, weight_decay=0.1, clip_grad=0.0), [whole])
+        optimizer="adam", lr=1e-2, weight_decay=0.1, clip_grad=0.0,
+        use_distributed_optimizer=distributed), [whole])
     for p in m.parameters():
-        p.main_grad = p.detach() * 0.5
+        p.main_grad.copy_(p.detach() * 0.5)
     for one in getattr(optimizer, "chained_optimizers", [optimizer]):
         one.prepare_grads()
         one.step_with_ready_grads()
     save(m, d, changes, layout, optimizer.state_dict())
+    if distributed:
+        optimizer.save_parameter_state(os.path.join(
+            d, "iter_0000007", place(layout), "distrib_optim.pt"))
+
+
+def shares(rank, work, changes, layout):
+    """A distributed optimizer's step, which wants types of tensors of CUDA."""
+    begin(layout)
+    m = build(changes, layout)
+    f = f"{work}/ranks/iter_0000007/{place(layout)}/model_optim_rng.pt"
+    m.load_state_dict(torch.load(f, weights_only=False)["model"])
+    name = torch.Tensor.type
+    torch.Tensor.type = lambda t, *a, **k: name(t, *a, **k) if a or k else \
+        name(t).replace("torch.", "torch.cuda.")
+    trains(m, work + "/shares", changes, layout, True)
 
 
 def original(rank, work, changes, tokens):
@@ -360,8 +376,8 @@ def case(work, name, changes):
     one = ("--target-tensor-model-parallel-size", 1,
            "--target-pipeline-model-parallel-size", 1)
     for layout in LAYOUTS:
-        for d in ("ranks", "again", "dist", "steps", "native3", "native4",
-                  "native6"):
+        for d in ("ranks", "again", "dist", "steps", "shares", "native3",
+                  "native4", "native6", "native8"):
             subprocess.run(["rm", "-rf", f"{work}/{d}"], check=True)
         tp, pp, ep, _ = layout
         convert(work + "/native", work + "/ranks", "--to", "megatron",
@@ -379,6 +395,10 @@ def case(work, name, changes):
         ok(weights(work + "/native4") == alone, f"{what}: torch_dist")
         convert(work + "/steps", work + "/native6", *one)
         ok(weights(work + "/native6") == step, f"{what}: its optimizers")
+        if ok(world(tp * pp * ep, work, shares, work, changes, layout),
+              f"{what}: a distributed optimizer"):
+            convert(work + "/shares", work + "/native8", *one)
+            ok(weights(work + "/native8") == step, f"{what}: its state")
     if ok(world(2, work, regroup, work, changes, FEWER, tokens),
           f"{name}: whole experts in tensor ranks"):
         convert(work + "/fewer", work + "/native5", *one)
