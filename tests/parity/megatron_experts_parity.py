@@ -18,13 +18,19 @@ import torch
 
 torch.cuda.current_device = lambda: "cpu"
 torch.cuda.synchronize = lambda: None
+make_tensor = torch.tensor
+torch.tensor = lambda data, device=None, **more: make_tensor(data, **more)
 import megatron.core.dist_checkpointing as dist_checkpointing  # noqa: E402
 from megatron.core.dist_checkpointing.strategies import (  # noqa: E402
     filesystem_async)
 from megatron.core import parallel_state, tensor_parallel  # noqa: E402
+from megatron.core.distributed import (  # noqa: E402
+    DistributedDataParallel, DistributedDataParallelConfig)
 from megatron.core.models.gpt import GPTModel  # noqa: E402
 from megatron.core.models.gpt.gpt_layer_specs import (  # noqa: E402
     get_gpt_decoder_block_spec)
+from megatron.core.optimizer import (  # noqa: E402
+    OptimizerConfig, get_megatron_optimizer)
 from megatron.core.transformer import TransformerConfig  # noqa: E402
 from megatron.core.transformer.moe import experts as moe_experts  # noqa: E402
 from megatron.core.transformer.moe import moe_utils  # noqa: E402
@@ -147,6 +153,7 @@ def build(changes, layout=(1, 1, 1, 1)):
                  VOCAB, 64, pre_process=first, post_process=last,
                  share_embeddings_and_output_weights=False,
                  position_embedding_type="rope", parallel_output=False)
+    config.bf16 = config.moe_grouped_gemm  # an assertion of its module alone
     return m.eval()
 
 
@@ -242,6 +249,37 @@ def adam(m):
         dict(params=n, lr=1e-3, step=7) for n in numbers]}
 
 
+def trains(m, d, changes, layout, distributed=False):
+    """A step of megatron-core's optimizers, with gradients that follow from the
+    weights and from no layout."""
+    whole = DistributedDataParallel(m.config, DistributedDataParallelConfig(
+        use_distributed_optimizer=distributed), m)
+    optimizer = get_megatron_optimizer(OptimizerConfig(
+        optimizer="adam", lr=1e-2, weight_decay=0.1, clip_grad=0.0,
+        use_distributed_optimizer=distributed), [whole])
+    for p in m.parameters():
+        p.main_grad.copy_(p.detach() * 0.5)
+    for one in getattr(optimizer, "chained_optimizers", [optimizer]):
+        one.prepare_grads()
+        one.step_with_ready_grads()
+    save(m, d, changes, layout, optimizer.state_dict())
+    if distributed:
+        optimizer.save_parameter_state(os.path.join(
+            d, "iter_0000007", place(layout), "distrib_optim.pt"))
+
+
+def shares(rank, work, changes, layout):
+    """A distributed optimizer's step, which wants types of tensors of CUDA."""
+    begin(layout)
+    m = build(changes, layout)
+    f = f"{work}/ranks/iter_0000007/{place(layout)}/model_optim_rng.pt"
+    m.load_state_dict(torch.load(f, weights_only=False)["model"])
+    name = torch.Tensor.type
+    torch.Tensor.type = lambda t, *a, **k: name(t, *a, **k) if a or k else \
+        name(t).replace("torch.", "torch.cuda.")
+    trains(m, work + "/shares", changes, layout, True)
+
+
 def original(rank, work, changes, tokens):
     """One rank makes the model, and says what it computes."""
     begin((1, 1, 1, 1))
@@ -256,6 +294,8 @@ def original(rank, work, changes, tokens):
             b.copy_(0.3 * torch.randn_like(b))
     torch.save(logits(m, tokens, 1), work + "/logits")
     save(m, work + "/m", changes, (1, 1, 1, 1), adam(m))
+    if not m.config.moe_grouped_gemm:
+        trains(m, work + "/step", changes, (1, 1, 1, 1))
 
 
 def check(m, work, tokens, layout):
@@ -283,16 +323,21 @@ def reload(rank, work, changes, layout, tokens):
              checkpoint_version=3.0, iteration=7), d)
     if rank == 0:
         open(work + "/dist/latest_checkpointed_iteration.txt", "w").write("7")
+    trains(m, work + "/steps", changes, layout)
 
 
 def regroup(rank, work, changes, layout, tokens):
     """Ranks of which fewer share an expert load what others saved."""
     begin(layout)
     m = build(changes, layout)
-    m.load_state_dict(dist_checkpointing.load(
-        m.sharded_state_dict(), work + "/dist/iter_0000007"))
+    state = dist_checkpointing.load(m.sharded_state_dict(),
+                                    work + "/dist/iter_0000007")
+    for key in ("args", "checkpoint_version", "iteration"):
+        del state[key]
+    m.load_state_dict(state)
     check(m, work, tokens, layout)
     save(m, work + "/fewer", changes, layout)
+    trains(m, work + "/fewer-step", changes, layout)
 
 
 def case(work, name, changes):
@@ -316,6 +361,11 @@ def case(work, name, changes):
     ok(weights(work + "/native2") == mine, f"{name}: back and again")
     if "moe_grouped_gemm" in changes:
         return
+    convert(work + "/step", work + "/native-step")
+    step = weights(work + "/native-step")
+    ok(len(step) == 3 and step != mine, f"{name}: the optimizer of a step")
+    convert(work + "/native", work + "/half", "--to", "megatron", "--verify",
+            "--target-params-dtype", "bf16")
     f = "/iter_0000007/mp_rank_00/model_optim_rng.pt"
     here, there = (torch.load(work + d + f, weights_only=False)
                    for d in ("/back", "/m"))
@@ -326,7 +376,8 @@ def case(work, name, changes):
     one = ("--target-tensor-model-parallel-size", 1,
            "--target-pipeline-model-parallel-size", 1)
     for layout in LAYOUTS:
-        for d in ("ranks", "again", "dist", "native3", "native4"):
+        for d in ("ranks", "again", "dist", "steps", "shares", "native3",
+                  "native4", "native6", "native8"):
             subprocess.run(["rm", "-rf", f"{work}/{d}"], check=True)
         tp, pp, ep, _ = layout
         convert(work + "/native", work + "/ranks", "--to", "megatron",
@@ -342,10 +393,18 @@ def case(work, name, changes):
         ok(weights(work + "/native3") == alone, f"{what}: classic files")
         convert(work + "/dist", work + "/native4", *one)
         ok(weights(work + "/native4") == alone, f"{what}: torch_dist")
+        convert(work + "/steps", work + "/native6", *one)
+        ok(weights(work + "/native6") == step, f"{what}: its optimizers")
+        if ok(world(tp * pp * ep, work, shares, work, changes, layout),
+              f"{what}: a distributed optimizer"):
+            convert(work + "/shares", work + "/native8", *one)
+            ok(weights(work + "/native8") == step, f"{what}: its state")
     if ok(world(2, work, regroup, work, changes, FEWER, tokens),
           f"{name}: whole experts in tensor ranks"):
         convert(work + "/fewer", work + "/native5", *one)
         ok(weights(work + "/native5") == alone, f"{name}: classic files")
+        convert(work + "/fewer-step", work + "/native7", *one)
+        ok(weights(work + "/native7") == step, f"{name}: its optimizers")
 
 
 def main():

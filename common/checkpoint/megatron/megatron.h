@@ -231,6 +231,10 @@ const struct gpt_safetensor *
 gpt_megatron_choose(const struct gpt_megatron *m,
                     const struct gpt_megatron_chunk *c,
                     const struct gpt_safetensor *weight, int kind);
+/* The first rank that has part `r` of the experts of rank ep, or NULL. */
+struct gpt_megatron_rank *gpt_megatron_expert_rank(const struct gpt_megatron *m,
+                                                   int64_t ep, int64_t pp,
+                                                   int64_t r);
 /* Appends what a stage's ranks have of all experts of a parameter, in chunk
  * v. */
 int gpt_megatron_merge_experts(struct gpt_megatron *m,

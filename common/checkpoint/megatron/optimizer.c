@@ -360,6 +360,29 @@ static int read_dist(struct gpt_megatron *m, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* True when the rank that gives a tensor has its state: a distributed optimizer
+ * has it in the file of one of those that have the tensor. */
+static bool has_state(const struct gpt_megatron *m, int64_t rank)
+{
+    const int64_t tp = rank % m->tp_size, pp = rank / m->tp_size % m->pp_size;
+    const int64_t ep = rank / (m->tp_size * m->pp_size);
+    const struct gpt_megatron_rank *r = &m->ranks[rank];
+
+    for (int64_t v = 0; v < r->n_chunks; v++)
+        for (int64_t i = 0; i < r->chunks[v].tensors.n; i++) {
+            const char *name = r->chunks[v].tensors.tensors[i].name;
+            const struct gpt_megatron_rank *gives =
+                gpt_megatron_names_expert(name)
+                    ? gpt_megatron_expert_rank(m, ep, pp, tp % m->etp_size)
+                    : gpt_megatron_rank(m, pp, tp);
+
+            if (r == gives && gpt_megatron_is_parameter(name) &&
+                !r->chunks[v].state[GPT_MEGATRON_EXP_AVG][i].name)
+                return false;
+        }
+    return true;
+}
+
 /* `rank` is the first whose state does not fit. That a file should be there
  * follows from an argument, or from the file of the first rank. */
 static void warn_left_out(const struct gpt_megatron *m, int64_t rank)
@@ -373,10 +396,6 @@ static void warn_left_out(const struct gpt_megatron *m, int64_t rank)
          gpt_megatron_flag(args, "use_distributed_optimizer", false)))
         gpt_warn("%s: its optimizer state is left out: %s is missing beside %s",
                  m->dir, GPT_MEGATRON_SHARDS, r->file);
-    else if (r->shards.root && m->ep_size > 1)
-        gpt_warn("%s: its optimizer state is left out: that of a distributed "
-                 "optimizer is not read of ranks that share experts",
-                 m->dir);
     else
         gpt_warn("%s: its optimizer state is left out: it is neither that of a "
                  "mixed precision optimizer with one group for matrices and "
@@ -402,6 +421,7 @@ int gpt_megatron_read_optimizer(struct gpt_megatron *m, struct gpt_err *err)
         if (!m->ranks[i].file)
             continue;
         GPT_TRY(read_any(m, i, &fits, err));
+        fits = fits && has_state(m, i);
         if (!fits)
             warn_left_out(m, i);
     }

@@ -422,31 +422,53 @@ static void put_types(struct gpt_pickle_out *o, enum gpt_dtype dtype)
     gpt_pickle_end_tuple(o);
 }
 
-/* The dict of distrib_optim.pt since 2024: one buffer a chunk. */
-int gpt_megatron_put_shards(struct gpt_pickle_out *o,
-                            const struct gpt_target *t, int64_t rank,
-                            struct gpt_err *err)
+/* The dict of an optimizer: one buffer a chunk. *storage: of the first. */
+static void put_buffers(struct gpt_pickle_out *o,
+                        const struct gpt_megatron_output *p,
+                        const struct gpt_megatron_rank_plan *r, int chain,
+                        int64_t *storage)
 {
-    const struct gpt_megatron_output *p = t->data;
-    const struct gpt_megatron_rank_plan *r = &p->ranks[rank];
-
-    gpt_pickle_begin(o);
     gpt_pickle_put_dict(o);
     gpt_pickle_put_key_bool(o, "buckets_coalesced", true);
     for (int64_t v = 0; v < p->chunks; v++) {
+        if (r->elements[chain][v] == 0)
+            continue;
         gpt_pickle_put_int(o, v);
         gpt_pickle_put_dict(o);
         put_types(o, p->dtype);
         gpt_pickle_put_dict(o);
         for (int k = 0; k < p->n_shards; k++) {
             gpt_pickle_put_string(o, p->shards[k].key);
-            (void)gpt_pickle_put_tensor(o, p->n_shards * v + k, GPT_F32, 1,
-                                        &r->elements[v]);
+            (void)gpt_pickle_put_tensor(o, (*storage)++, GPT_F32, 1,
+                                        &r->elements[chain][v]);
         }
-        gpt_pickle_put_key_int(o, "numel_unpadded", r->elements[v]);
+        gpt_pickle_put_key_int(o, "numel_unpadded", r->elements[chain][v]);
         gpt_pickle_end_dict(o);
         gpt_pickle_end_dict(o);
     }
     gpt_pickle_end_dict(o);
+}
+
+/* distrib_optim.pt since 2024. Of a chain each rank of experts has those of its
+ * own, and one of them what all of them have. */
+int gpt_megatron_put_shards(struct gpt_pickle_out *o,
+                            const struct gpt_target *t, int64_t rank,
+                            struct gpt_err *err)
+{
+    const struct gpt_megatron_output *p = t->data;
+    const struct gpt_megatron_rank_plan *r = &p->ranks[rank];
+    const int chains = gpt_megatron_chains(t);
+    int64_t storage = 0;
+
+    gpt_pickle_begin(o);
+    if (chains > 1)
+        gpt_pickle_put_list(o);
+    for (int chain = 0; chain < chains; chain++)
+        if (chain == 0 && !r->gives)
+            gpt_pickle_put_none(o);
+        else
+            put_buffers(o, p, r, chain, &storage);
+    if (chains > 1)
+        gpt_pickle_end_list(o);
     return gpt_pickle_end(o, err);
 }

@@ -264,7 +264,8 @@ static int plan_cuts(struct gpt_target *t, struct gpt_megatron_rank_plan *r,
  * bucket of its own, and what a bucket has after its last parameter is not in
  * the file. Without overlap of communication there are no other buckets, so the
  * arguments that are written say that there is none. */
-static void lay_out_buffer(struct gpt_megatron_rank_plan *r, int64_t chunk)
+static void lay_out_buffer(struct gpt_megatron_rank_plan *r, int chain,
+                           int64_t chunk)
 {
     int64_t at = 0, bucket = 0; /* in the file: the next parameter, and where
                                  * its bucket begins */
@@ -273,7 +274,7 @@ static void lay_out_buffer(struct gpt_megatron_rank_plan *r, int64_t chunk)
     for (int64_t i = r->first[chunk + 1] - 1; i >= r->first[chunk]; i--) {
         struct gpt_megatron_cut *c = &r->cuts[i];
 
-        if (c->group < 0)
+        if (gpt_megatron_chain_of(c) != chain)
             continue;
         at = bucket + gpt_round_up(at - bucket, 64);
         if (c->shared && !empty)
@@ -286,7 +287,7 @@ static void lay_out_buffer(struct gpt_megatron_rank_plan *r, int64_t chunk)
             empty = true;
         }
     }
-    r->elements[chunk] = at;
+    r->elements[chain][chunk] = at;
 }
 
 /* ---- files ---- */
@@ -344,11 +345,13 @@ static void count_bytes(struct gpt_target *t, int64_t rank)
                 r->cuts[i].count * (int64_t)gpt_dtype_bytes(dtype);
             t->files[rank].tensors++;
         }
-    for (int64_t v = 0; p->n_shards && v < p->chunks; v++) {
+    for (int64_t k = 0; p->n_shards && k < GPT_MEGATRON_CHAINS * p->chunks;
+         k++) {
         struct gpt_target_file *f = &t->files[p->n_ranks + rank];
+        const int64_t n = r->elements[k / p->chunks][k % p->chunks];
 
-        f->bytes += r->elements[v] * 4 * p->n_shards;
-        f->tensors += p->n_shards;
+        f->bytes += n * 4 * p->n_shards;
+        f->tensors += n > 0 ? p->n_shards : 0;
     }
 }
 
@@ -381,8 +384,10 @@ static int plan_rank(struct gpt_target *t, int64_t rank, struct gpt_err *err)
         name_file(t, &t->files[p->n_ranks + rank], rank, GPT_MEGATRON_SHARDS);
     GPT_TRY(gpt_megatron_plan_cuts(t, rank, &p->ranks[rank], err));
     /* also where no such file is written: it is arithmetic alone */
+    p->ranks[rank].gives = gpt_megatron_place(t, rank).ep == 0;
     for (int64_t v = 0; v < p->chunks; v++)
-        lay_out_buffer(&p->ranks[rank], v);
+        for (int c = !p->ranks[rank].gives; c < gpt_megatron_chains(t); c++)
+            lay_out_buffer(&p->ranks[rank], c, v);
     count_bytes(t, rank);
     return GPT_OK;
 }

@@ -40,12 +40,6 @@ int gpt_megatron_check_experts(const struct gpt_target *t, struct gpt_err *err)
                         gpt_megatron_styles[GPT_MEGATRON_TE],
                         gpt_megatron_styles[GPT_MEGATRON_CORE]);
     }
-    if (t->o.ep_size > 1 && t->o.shard_optimizer) {
-        gpt_fail(err, GPT_EUSAGE,
-                 "state of a distributed optimizer is not written for ranks "
-                 "that share experts");
-        return gpt_hint(err, "leave out one of the two options");
-    }
     return GPT_OK;
 }
 

@@ -137,7 +137,8 @@ static int add_part(struct gpt_megatron *m, struct gpt_tensor *out,
      * sees the rest alone */
     c->used[p.entry - c->tensors.tensors] = true;
     const struct gpt_safetensor *weight = p.entry;
-    p.entry = gpt_megatron_choose(m, c, weight, kind);
+    if (!copy)
+        p.entry = gpt_megatron_choose(m, c, weight, kind);
     if (p.entry != weight)
         p.in = r->state_in;
     p.part = gpt_megatron_part(param->role, m->config.gated, &p.parts);

@@ -14,9 +14,9 @@
 
 /* ---- ranks ---- */
 
-/* The first that has part `r` of the experts of rank ep, or NULL. */
-static struct gpt_megatron_rank *expert_rank(const struct gpt_megatron *m,
-                                             int64_t ep, int64_t pp, int64_t r)
+struct gpt_megatron_rank *gpt_megatron_expert_rank(const struct gpt_megatron *m,
+                                                   int64_t ep, int64_t pp,
+                                                   int64_t r)
 {
     for (int64_t tp = r; tp < m->tp_size; tp += m->etp_size)
         if (gpt_megatron_rank_of(m, ep, pp, tp)->file)
@@ -52,7 +52,7 @@ static int find_holes(const struct gpt_megatron *m, struct gpt_err *err)
                 return missing(m, 0, pp, tp, err);
         for (int64_t ep = 0; ep < m->ep_size; ep++)
             for (int64_t r = 0; r < m->etp_size; r++)
-                if (!expert_rank(m, ep, pp, r))
+                if (!gpt_megatron_expert_rank(m, ep, pp, r))
                     return missing(m, ep, pp, r, err);
     }
     return GPT_OK;
@@ -201,7 +201,8 @@ static int add_rank(struct gpt_megatron *m, const struct gpt_param *p,
                             "%s/%s: no tensor of expert %lld for '%s'", m->dir,
                             r->file, (long long)e, p->name);
         c->used[weight - c->tensors.tensors] = true;
-        part.entry = gpt_megatron_choose(m, c, weight, kind);
+        part.entry =
+            first ? gpt_megatron_choose(m, c, weight, kind) : weight;
         part.in = part.entry == weight ? r->torch.in : r->state_in;
         part.index = e;
         GPT_TRY(check_part(m, r, &part, p->role, err));
@@ -223,7 +224,8 @@ int gpt_megatron_merge_experts(struct gpt_megatron *m,
 
             if (r->file)
                 GPT_TRY(add_rank(m, p, out, r, v, ep, etp,
-                                 r == expert_rank(m, ep, pp, etp), kind, err));
+                                 r == gpt_megatron_expert_rank(m, ep, pp, etp),
+                                 kind, err));
         }
     return GPT_OK;
 }

@@ -49,11 +49,20 @@ static bool is_shared(const struct gpt_megatron *m, const char *name)
             strcmp(name, "output_layer.weight") == 0);
 }
 
+/* Where ranks share experts, these have buffers of their own: the second of a
+ * chain of two optimizers. */
+static bool is_in_chain(const struct gpt_megatron *m, int64_t chain,
+                        const char *name)
+{
+    return gpt_megatron_is_parameter(name) &&
+           (m->ep_size == 1 || gpt_megatron_names_expert(name) == (chain == 1));
+}
+
 /* Places in the buffer of a chunk. bucket_size: elements after which a bucket
  * ends; 0: never. */
 static void lay_out(const struct gpt_megatron *m,
-                    const struct gpt_megatron_chunk *c, int64_t bucket_size,
-                    struct layout *out)
+                    const struct gpt_megatron_chunk *c, int64_t chain,
+                    int64_t bucket_size, struct layout *out)
 {
     int64_t at = 0, bucket = 0;
     bool empty = true;
@@ -63,7 +72,7 @@ static void lay_out(const struct gpt_megatron *m,
         const bool shared = is_shared(m, t->name);
 
         out->offsets[i] = -1;
-        if (!gpt_megatron_is_parameter(t->name))
+        if (!is_in_chain(m, chain, t->name))
             continue;
         at = bucket + gpt_round_up(at - bucket, ALIGN);
         if (shared && !empty)
@@ -140,7 +149,7 @@ static int take_buffers(struct gpt_megatron_rank *r,
 /* One buffer, in a dict by the types of parameters and gradients, of which
  * there is one pair. */
 static int read_chunk(struct gpt_megatron *m, struct gpt_megatron_rank *r,
-                      int64_t pp, int64_t v,
+                      int64_t pp, int64_t v, int64_t chain,
                       const struct gpt_pickle_value *by_type, bool *fits,
                       struct gpt_err *err)
 {
@@ -156,14 +165,13 @@ static int read_chunk(struct gpt_megatron *m, struct gpt_megatron_rank *r,
         return GPT_OK;
     gpt_pickle_pair(by_type, 0, &key, &buffers);
     (void)gpt_pickle_int(gpt_pickle_find(buffers, "numel_unpadded"), &elements);
-    GPT_TRY(gpt_megatron_make_states(c, err));
     GPT_TRY(gpt_new(&layout.offsets, (size_t)c->tensors.n,
                     sizeof(*layout.offsets), "optimizer state", err));
     /* the second guess is right for runs whose arguments are lost */
     int status = GPT_OK;
     for (size_t i = 0; status == GPT_OK && !*fits && i < GPT_COUNT(guesses);
          i++) {
-        lay_out(m, c, guesses[i], &layout);
+        lay_out(m, c, chain, guesses[i], &layout);
         if (layout.elements == elements)
             status = take_buffers(r, c, &layout, buffers, fits, err);
     }
@@ -171,29 +179,57 @@ static int read_chunk(struct gpt_megatron *m, struct gpt_megatron_rank *r,
     return status;
 }
 
-/* The buffers are numbered as chunks are. Optimizers that are chained are a
- * list, of which those of experts are None. */
-static int read_rank(struct gpt_megatron *m, struct gpt_megatron_rank *r,
-                     int64_t pp, bool *fits, struct gpt_err *err)
+static bool has_parameters(const struct gpt_megatron *m,
+                           const struct gpt_megatron_chunk *c, int64_t chain)
 {
-    const struct gpt_pickle_value *root = r->shards.root, *key, *value;
-    struct gpt_pickle_value **list;
-    int64_t n, number;
+    for (int64_t i = 0; i < c->tensors.n; i++)
+        if (is_in_chain(m, chain, c->tensors.tensors[i].name))
+            return true;
+    return false;
+}
 
-    if (gpt_pickle_sequence(root, &list, &n) && n > 0)
-        root = list[0];
+/* The buffers are numbered as chunks are. */
+static int read_chain(struct gpt_megatron *m, struct gpt_megatron_rank *r,
+                      int64_t pp, int64_t chain,
+                      const struct gpt_pickle_value *root, bool *fits,
+                      struct gpt_err *err)
+{
+    const struct gpt_pickle_value *key, *value;
+    int64_t number;
+
     /* older files have a list of buckets, in an order of their own */
     *fits = gpt_megatron_flag(root, "buckets_coalesced", false);
     root = gpt_pickle_mapping(root);
     for (int64_t v = 0; *fits && v < r->n_chunks; v++) {
-        *fits = false;
+        /* not every layer has experts */
+        *fits = !has_parameters(m, &r->chunks[v], chain);
         for (int64_t i = 0; !*fits && i < gpt_pickle_pairs(root); i++) {
             gpt_pickle_pair(root, i, &key, &value);
             if (key->kind == GPT_PICKLE_INT && gpt_pickle_int(key, &number) &&
                 number == v)
-                GPT_TRY(read_chunk(m, r, pp, v, value, fits, err));
+                GPT_TRY(read_chunk(m, r, pp, v, chain, value, fits, err));
         }
     }
+    return GPT_OK;
+}
+
+/* Optimizers that are chained are a list. One is None where another rank has
+ * its state, or, of experts that no ranks share, where there is none. */
+static int read_rank(struct gpt_megatron *m, struct gpt_megatron_rank *r,
+                     int64_t pp, bool *fits, struct gpt_err *err)
+{
+    const struct gpt_pickle_value *root = r->shards.root;
+    struct gpt_pickle_value **list;
+    int64_t n;
+
+    for (int64_t v = 0; v < r->n_chunks; v++)
+        GPT_TRY(gpt_megatron_make_states(&r->chunks[v], err));
+    if (!gpt_pickle_sequence(root, &list, &n) || n < 1)
+        return read_chain(m, r, pp, 0, root, fits, err);
+    *fits = m->ep_size == 1 || n == 2;
+    for (int64_t i = 0; *fits && i < (m->ep_size == 1 ? 1 : n); i++)
+        if (m->ep_size == 1 || list[i]->kind != GPT_PICKLE_NONE)
+            GPT_TRY(read_chain(m, r, pp, i, list[i], fits, err));
     return GPT_OK;
 }
 

@@ -86,13 +86,17 @@ static void list_shards(struct contents *c, const struct gpt_target *t,
     const struct gpt_megatron_output *p = t->data;
     const int64_t size = sizeof(*zeros);
 
-    for (int64_t v = 0; v < p->chunks; v++)
+    for (int64_t b = 0; b < GPT_MEGATRON_CHAINS * p->chunks; b++)
         for (int k = 0; k < p->n_shards; k++) {
+            const int chain = (int)(b / p->chunks);
+            const int64_t v = b % p->chunks;
             int64_t at = 0;
 
-            c->sizes[c->n_sizes++] = r->elements[v] * size;
+            if (r->elements[chain][v] == 0)
+                continue;
+            c->sizes[c->n_sizes++] = r->elements[chain][v] * size;
             for (int64_t i = r->first[v + 1] - 1; i >= r->first[v]; i--) {
-                if (r->cuts[i].group < 0)
+                if (gpt_megatron_chain_of(&r->cuts[i]) != chain)
                     continue;
                 add_bytes(c, zeros, (r->cuts[i].offset - at) * size);
                 add_cut(c, p, &p->shards[k], &r->cuts[i]);
@@ -119,7 +123,8 @@ static int make_contents(struct contents *c,
                          struct gpt_err *err)
 {
     const int64_t blocks = p->n_blocks + p->n_shards;
-    const int64_t sizes = (r->n + p->chunks) * blocks + 1;
+    const int64_t sizes =
+        (r->n + GPT_MEGATRON_CHAINS * p->chunks) * blocks + 1;
     const int64_t parts = r->n * (GPT_MEGATRON_JOINED + 1) * blocks + 1;
 
     GPT_TRY(gpt_new(&c->sizes, (size_t)sizes, sizeof(*c->sizes), "sizes", err));

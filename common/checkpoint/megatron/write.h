@@ -12,6 +12,7 @@
 
 enum {
     GPT_MEGATRON_JOINED = 2,   /* most parameters in one tensor */
+    GPT_MEGATRON_CHAINS = 2,   /* of optimizers */
     GPT_MEGATRON_GROUPS = 3,   /* of parameters: decayed, not decayed, and
                                 * experts of ranks that share them */
     GPT_MEGATRON_PATH = GPT_PARAM_NAME + 64,
@@ -44,8 +45,10 @@ struct gpt_megatron_rank_plan {
     struct gpt_megatron_cut *cuts;
     int64_t n;
     int64_t group_size[GPT_MEGATRON_GROUPS];
-    /* Where each chunk's cuts begin, and elements of its buffer. */
-    int64_t first[GPT_MAX_CHUNKS + 1], elements[GPT_MAX_CHUNKS];
+    /* Where each chunk's cuts begin, and elements of its buffers. */
+    int64_t first[GPT_MAX_CHUNKS + 1];
+    int64_t elements[GPT_MEGATRON_CHAINS][GPT_MAX_CHUNKS];
+    bool gives; /* what is no expert's has its state in this rank's file */
 };
 
 enum gpt_megatron_optimizer {
@@ -86,6 +89,12 @@ static inline void gpt_megatron_chain(int chain, int64_t *begin, int64_t *end)
 {
     *begin = chain ? GPT_MEGATRON_GROUPS - 1 : 0;
     *end = chain ? GPT_MEGATRON_GROUPS : GPT_MEGATRON_GROUPS - 1;
+}
+
+/* The chain whose buffer has a cut, or -1. */
+static inline int gpt_megatron_chain_of(const struct gpt_megatron_cut *c)
+{
+    return c->group < 0 ? -1 : c->group == GPT_MEGATRON_GROUPS - 1;
 }
 
 /* A rank by its number: tensor parallel ranks come first, then stages. */
@@ -157,7 +166,8 @@ int gpt_megatron_put_model(struct gpt_pickle_out *o, const struct gpt_target *t,
                            int64_t rank, struct gpt_err *err) GPT_MUST_USE;
 /* Says what a run of Megatron-LM has that is not written. */
 void gpt_megatron_report_run(const struct gpt_target *t);
-/* The pickle of the other file: storage n_shards * chunk + k. */
+/* The pickle of the other file: storages of a chain's buffers follow each
+ * other, in each chunk n_shards of them, where it has any elements. */
 int gpt_megatron_put_shards(struct gpt_pickle_out *o,
                             const struct gpt_target *t, int64_t rank,
                             struct gpt_err *err) GPT_MUST_USE;

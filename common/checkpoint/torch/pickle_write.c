@@ -49,6 +49,11 @@ void gpt_pickle_put_string(struct gpt_pickle_out *o, const char *text)
     put_bytes(o, text, strlen(text));
 }
 
+void gpt_pickle_put_none(struct gpt_pickle_out *o)
+{
+    put_op(o, 'N');
+}
+
 /* Writes a number in the form that Python chooses: the shortest. LONG1 has
  * two's complement. */
 void gpt_pickle_put_int(struct gpt_pickle_out *o, int64_t i)

@@ -23,6 +23,7 @@ int gpt_pickle_end(struct gpt_pickle_out *o, struct gpt_err *err) GPT_MUST_USE;
 void gpt_pickle_out_free(struct gpt_pickle_out *o);
 
 void gpt_pickle_put_string(struct gpt_pickle_out *o, const char *text);
+void gpt_pickle_put_none(struct gpt_pickle_out *o);
 void gpt_pickle_put_int(struct gpt_pickle_out *o, int64_t i);
 void gpt_pickle_put_real(struct gpt_pickle_out *o, double f);
 void gpt_pickle_put_global(struct gpt_pickle_out *o, const char *module,
