@@ -72,8 +72,6 @@
 const struct gpt_foreign_option gpt_train_hints[] = {
     /* what is in Megatron-LM and not here; its names without effect, and those
      * that one sentence of foreign.c answers, are there */
-    HINT("moe-router-bias-update-rate", MEGATRON,
-         "--moe-router-expert-bias: training leaves the numbers as they are"),
     HINT("moe-router-num-groups", MEGATRON, NO_GROUPS),
     HINT("moe-router-group-topk", MEGATRON, NO_GROUPS),
     HINT("moe-pad-expert-input-to-capacity", MEGATRON, NO_CAPACITY),

@@ -282,6 +282,7 @@ optimizer_options(const struct gpt_train_options *o)
         .coupled = !o->decoupled_decay,
         .momentum = kind == GPT_SGD ? o->sgd_momentum : o->muon_momentum,
         .clip_grad = o->clip_grad,
+        .bias_rate = o->moe_bias_rate,
         .muon =
             {
                 .nesterov = o->muon_nesterov,
