@@ -15,6 +15,7 @@ enum { NAME = GPT_PARAM_NAME + 64, KEY = 24, MOST_GROUPS = 2 };
 struct list {
     struct gpt_hf_trainer *t;
     const struct gpt_hf_importer *im;
+    const struct gpt_hf_rule *rules; /* as many as the family's */
     const struct gpt_param **params; /* (1 + layers, roles): the first are those
                                       * outside layers */
     size_t cap;
@@ -60,24 +61,25 @@ static int add_rules(struct list *l, struct gpt_err *err)
     size_t end;
 
     for (size_t i = 0; i < f->n_rules; i = end) {
-        const bool layered = strchr(f->rules[i].name, '%') != NULL;
+        const bool layered = strchr(l->rules[i].name, '%') != NULL;
 
         for (end = i + 1; layered && end < f->n_rules &&
-                          strchr(f->rules[end].name, '%'); end++)
+                          strchr(l->rules[end].name, '%'); end++)
             ;
         for (int64_t layer = layered ? 0 : -1;
              layer < (layered ? l->im->config->num_layers : 0); layer++)
             for (size_t k = i; k < end; k++)
-                GPT_TRY(add_rule(l, &f->rules[k], layer, err));
+                GPT_TRY(add_rule(l, &l->rules[k], layer, err));
     }
     return GPT_OK;
 }
 
 int gpt_hf_trainer_list(struct gpt_hf_trainer *t,
                         const struct gpt_hf_importer *im,
+                        const struct gpt_hf_rule *rules,
                         struct gpt_arena *arena, struct gpt_err *err)
 {
-    struct list l = {.t = t, .im = im, .arena = arena};
+    struct list l = {.t = t, .im = im, .rules = rules, .arena = arena};
 
     /* the importer has compared the number of layers with that of tensors */
     GPT_TRY(gpt_new(&l.params,
