@@ -99,6 +99,11 @@ int gpt_in_explain(const char *path, struct gpt_err *err);
  * than `limit` before reading (GPT_EDATA). "-" is standard input. */
 int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
                   struct gpt_err *err) GPT_MUST_USE;
+/* The same of a file that lies in a directory, whose name nobody gave: what is
+ * no regular file is refused (GPT_EIO), where gpt_read_file() waits for a
+ * pipe. */
+int gpt_read_held(const char *path, int64_t limit, char **data, size_t *len,
+                  struct gpt_err *err) GPT_MUST_USE;
 
 /* True of "-", and of another name of the pipe that is standard input, such as
  * /dev/stdin. A regular file is not meant: it can be read twice. */
