@@ -302,8 +302,8 @@ def watch(m, counts):
 
 
 def trained_there(cls, directory, row, rate):
-    """The same of transformers and PyTorch in double precision."""
-    m = model(cls, directory, torch.float64).train()
+    """The same of transformers and PyTorch."""
+    m = model(cls, directory).train()
     decays = {True: [], False: []}
     for p in m.parameters():
         decays[p.dim() > 1].append(p)
@@ -328,7 +328,7 @@ def trained_there(cls, directory, row, rate):
             bias = m.get_submodule(name).e_score_correction_bias
             with torch.no_grad():
                 bias += rate * torch.sign(n.double().mean() - n)
-        losses.append(float(loss))
+        losses.append(loss.item())
     return losses, counts
 
 

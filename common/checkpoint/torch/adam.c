@@ -15,11 +15,16 @@ enum { NAME = GPT_TORCH_PATH + 16 };
 static const struct {
     const char *setting, *optimizer;
 } others[] = {
-    {"momentum_decay", "NAdam"},   {"grad_averaging", "LAMB"},
-    {"max_coeff", "LAMB"},         {"trust_clip", "LAMB"},
-    {"wd_ratio", "AdamP"},         {"shampoo_beta", "SOAP"},
-    {"d_coef", "Prodigy"},         {"N_sma_threshhold", "Ranger"},
-    {"degenerated_to_sgd", "RAdam"}, {"update_proj_gap", "GaLore"},
+    {"momentum_decay", "NAdam"},
+    {"grad_averaging", "LAMB"},
+    {"max_coeff", "LAMB"},
+    {"trust_clip", "LAMB"},
+    {"wd_ratio", "AdamP"},
+    {"shampoo_beta", "SOAP"},
+    {"d_coef", "Prodigy"},
+    {"N_sma_threshhold", "Ranger"},
+    {"degenerated_to_sgd", "RAdam"},
+    {"update_proj_gap", "GaLore"},
     {"clip_exp", "ADOPT"},
 };
 
@@ -39,7 +44,8 @@ const char *gpt_torch_adam_denied(const struct gpt_pickle_value *group,
     for (size_t i = 0; i < GPT_COUNT(others); i++) {
         if (!gpt_pickle_find(group, others[i].setting))
             continue;
-        why = gpt_arena_printf(arena, "it is that of %s, whose groups have '%s'",
+        why = gpt_arena_printf(arena,
+                               "it is that of %s, whose groups have '%s'",
                                others[i].optimizer, others[i].setting);
         return why ? why : "it is that of another optimizer than Adam";
     }
