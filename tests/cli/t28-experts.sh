@@ -166,6 +166,13 @@ check 'the same bits as without stopping' test \
     "$(tensors_of biased/iter_0000006)" = "$(tensors_of resumed/iter_0000006)"
 check 'and the same biases elsewhere' \
     [ "$(biases biased)" = "$(biases elsewhere)" ]
+expect 0 'to TP2' gpt-reshape convert biased there \
+    --target-tensor-model-parallel-size 2
+expect 0 'and back' gpt-reshape convert there back \
+    --target-tensor-model-parallel-size 1
+expect 0 'the same bits' gpt-reshape verify biased back
+# shellcheck disable=SC2086 # word lists
+expect 0 'which go on' run 1 $experts $biased $moved --load back --train-iters 7
 check 'which are not 0' sh -c 'case $1 in *0.05*) ;; *) false ;; esac' sh \
     "$(biases biased)"
 expect 0 'TP1 PP4' gpt-reshape convert whole four \
