@@ -469,13 +469,28 @@ struct gpt_router {
  * where p are the scores, those of `sigmoid` over their sum in a token (Fedus
  * et al. 2022; Zoph et al. 2022). losses (2) float, device: both, times the sum
  * of weights, are added to it. With aux and z 0 neither weights nor losses are
- * looked at. */
+ * looked at. counts (E) float, or NULL: how many pairs each expert has,
+ * begin[e + 1] - begin[e], is added to it. */
 struct gpt_router_grad {
     const float *dweight;
     void *dlogits;
     float aux, z;
     const float *weights, *scale;
     float *losses;
+    float *counts;
+};
+
+/* One step of the biases by which experts are chosen, of which those rise that
+ * have too few tokens (Wang et al. 2024):
+ *   p += rate * sign(mean - counts)
+ * p, counts (n) float; p_act: as for struct gpt_adamw. */
+struct gpt_balance {
+    int64_t n;
+    float *p;
+    const float *counts;
+    void *p_act;
+    enum gpt_dtype act;
+    double mean, rate;
 };
 
 /* The pairs of `count` experts from `first` on, begin[first] to
@@ -778,6 +793,7 @@ struct gpt_backend {
     void (*route)(struct gpt_queue *q, const struct gpt_router *op);
     void (*route_bwd)(struct gpt_queue *q, const struct gpt_router *op,
                       const struct gpt_router_grad *grad);
+    void (*balance)(struct gpt_queue *q, const struct gpt_balance *op);
     /* out, a row (C) for each pair = that of its token in x (N, C) */
     void (*expert_pick)(struct gpt_queue *q, const struct gpt_expert_rows *rows,
                         const void *x, void *out, int64_t c);

@@ -5,7 +5,7 @@
 
 #include "base/foreign.h"
 
-#define TRANSFORMERS "transformers"
+#define TRANSFORMERS "Transformers"
 #define VLLM "vLLM"
 
 /* Kinds of choice that there are none of, told in one way. */

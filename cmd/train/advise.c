@@ -172,20 +172,14 @@ static int64_t ranks_of(const struct search *s, const struct cut *c)
     return s->plan->topology.world_size * c->f;
 }
 
-/* The plan of the trial's options on the ranks of the cut. A library's error is
- * no message here: the cut is not possible. */
+/* The plan of the trial's options on the ranks of the cut. Whether documents
+ * part attention is settled by what the run has opened. */
 static int plan_trial(const struct search *s, const struct cut *c,
                       struct trial *t)
 {
-    const bool documents = s->plan->replica.exec.documents;
-    struct gpt_world_options world;
-    struct gpt_topology topology;
-
-    GPT_TRY(gpt_train_world_options(&world, &t->options, NULL));
-    GPT_TRY(gpt_topology_init(&topology, ranks_of(s, c), 0, world.size,
-                              world.chunks, NULL));
-    GPT_TRY(gpt_train_plan(&t->plan, &t->options, s->args, &topology, NULL));
-    t->plan.replica.exec.documents = documents;
+    GPT_TRY(gpt_train_plan_of(&t->plan, &t->options, s->args,
+                              ranks_of(s, c)));
+    t->plan.replica.exec.documents = s->plan->replica.exec.documents;
     return GPT_OK;
 }
 

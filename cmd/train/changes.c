@@ -66,6 +66,7 @@ static const struct {
     {"muon-extra-scale-factor", false},
     {"muon-no-split-qkv", false},
     {"muon-tp-mode", false},
+    {"moe-router-bias-update-rate", false},
     {"clip-grad", false},
 };
 

@@ -231,6 +231,12 @@ static bool has_dense_width(const struct gpt_train_plan *p)
            p->options->model.moe_ffn_hidden_size == 0;
 }
 
+/* A checkpoint's model may have it, too. */
+static bool has_router_bias(const struct gpt_train_plan *p)
+{
+    return p->replica.config.moe_router_expert_bias;
+}
+
 static bool has_eight_bits(const struct gpt_train_plan *p)
 {
     return p->options->fp8_format != NULL;
@@ -361,6 +367,8 @@ static const struct effect rows[] = {
      .reason = NO_MUON},
     {.option = "muon-no-split-qkv", .works = is_muon, .reason = NO_MUON},
     {.option = "muon-tp-mode", .works = is_muon, .reason = NO_MUON},
+    {.option = "moe-router-bias-update-rate", .works = has_router_bias,
+     .reason = "there is no --moe-router-expert-bias"},
     {.option = "reset-position-ids", .works = has_position_table,
      .reason = "there is no table of positions: --position-embedding-type",
      .evaluating = true},

@@ -72,8 +72,6 @@
 const struct gpt_foreign_option gpt_train_hints[] = {
     /* what is in Megatron-LM and not here; its names without effect, and those
      * that one sentence of foreign.c answers, are there */
-    HINT("moe-router-bias-update-rate", MEGATRON,
-         "--moe-router-expert-bias: training leaves the numbers as they are"),
     HINT("moe-pad-expert-input-to-capacity", MEGATRON, NO_CAPACITY),
     HINT("moe-*", MEGATRON,
          "--num-experts, --moe-router-topk and what stands beside them"),

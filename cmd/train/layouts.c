@@ -62,16 +62,10 @@ int gpt_layout_plan(const struct gpt_layout_search *s, const int64_t *part,
                     struct gpt_train_options *options,
                     struct gpt_train_plan *plan)
 {
-    struct gpt_world_options world;
-    struct gpt_topology topology;
-
     *options = *s->base;
     gpt_train_set_batch(options, s->batch);
     set_parts(options, part, s->ranks);
-    GPT_TRY(gpt_train_world_options(&world, options, NULL));
-    GPT_TRY(gpt_topology_init(&topology, s->ranks, 0, world.size,
-                              world.chunks, NULL));
-    return gpt_train_plan(plan, options, s->args, &topology, NULL);
+    return gpt_train_plan_of(plan, options, s->args, s->ranks);
 }
 
 /* ---- every layout ---- */

@@ -95,6 +95,7 @@ struct gpt_train_options {
     const char *optimizer; /* of gpt_optimizer_names */
     bool decoupled_decay;
     double sgd_momentum, muon_momentum, muon_extra_scale;
+    double moe_bias_rate;
     bool muon_nesterov, muon_whole_qkv;
     const char *muon_scale, *muon_coefficients, *muon_tp_mode;
     int64_t muon_steps;

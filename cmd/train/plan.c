@@ -282,6 +282,7 @@ optimizer_options(const struct gpt_train_options *o)
         .coupled = !o->decoupled_decay,
         .momentum = kind == GPT_SGD ? o->sgd_momentum : o->muon_momentum,
         .clip_grad = o->clip_grad,
+        .bias_rate = o->moe_bias_rate,
         .muon =
             {
                 .nesterov = o->muon_nesterov,
@@ -385,4 +386,17 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                         "other");
     GPT_TRY(check_losses(o, err));
     return gpt_train_plan_data(p, o, args, err);
+}
+
+int gpt_train_plan_of(struct gpt_train_plan *plan,
+                      const struct gpt_train_options *o,
+                      const struct gpt_args *args, int64_t ranks)
+{
+    struct gpt_world_options world;
+    struct gpt_topology topology;
+
+    GPT_TRY(gpt_train_world_options(&world, o, NULL));
+    GPT_TRY(gpt_topology_init(&topology, ranks, 0, world.size, world.chunks,
+                              NULL));
+    return gpt_train_plan(plan, o, args, &topology, NULL);
 }

@@ -55,6 +55,13 @@ int gpt_train_plan(struct gpt_train_plan *plan,
                    const struct gpt_args *args, const struct gpt_topology *t,
                    struct gpt_err *err) GPT_MUST_USE;
 
+/* The same of rank 0 of so many, whatever there are now: for trials of options,
+ * whose failure is no message. */
+int gpt_train_plan_of(struct gpt_train_plan *plan,
+                      const struct gpt_train_options *o,
+                      const struct gpt_args *args,
+                      int64_t ranks) GPT_MUST_USE;
+
 /* Fits length, samples and schedule of the plan to a run that resumes after
  * `iteration` steps and `consumed` samples. */
 int gpt_train_plan_rest(struct gpt_train_plan *plan, int64_t iteration,

@@ -104,8 +104,13 @@ static int read_purposes(struct gpt_train_options *o, struct gpt_arena *arena,
 {
     const char *path = o->per_split_paths;
     cJSON *root;
+    char *text;
+    size_t len;
 
-    GPT_TRY(gpt_json_read(&root, path, LIMIT, err));
+    GPT_TRY(gpt_read_file(path, LIMIT, &text, &len, err));
+    int status = gpt_json_parse(&root, text, len, path, err);
+    gpt_free(text);
+    GPT_TRY(status);
     const struct {
         const char *key;
         struct gpt_list *list;
@@ -113,7 +118,7 @@ static int read_purposes(struct gpt_train_options *o, struct gpt_arena *arena,
                  {"valid", &o->valid_path},
                  {"test", &o->test_path}};
 
-    int status = check_keys(root, path, err);
+    status = check_keys(root, path, err);
     for (size_t i = 0; i < GPT_COUNT(lists) && status == GPT_OK; i++)
         status = read_list(
             lists[i].list,

@@ -99,6 +99,10 @@ int gpt_in_explain(const char *path, struct gpt_err *err);
  * than `limit` before reading (GPT_EDATA). "-" is standard input. */
 int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
                   struct gpt_err *err) GPT_MUST_USE;
+/* The same of a file by the name that it has to have in a directory: what is no
+ * regular file is refused (GPT_EIO), where gpt_read_file() waits for a pipe. */
+int gpt_read_held(const char *path, int64_t limit, char **data, size_t *len,
+                  struct gpt_err *err) GPT_MUST_USE;
 
 /* True of "-", and of another name of the pipe that is standard input, such as
  * /dev/stdin. A regular file is not meant: it can be read twice. */

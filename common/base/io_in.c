@@ -52,6 +52,23 @@ static int open_existing(int *fd, const char *path, int flags,
                     : gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
 }
 
+/* Opens a regular file. Not blocking: a FIFO is refused instead of waited
+ * for. */
+static int open_regular(int *fd, struct stat *st, const char *path,
+                        struct gpt_err *err)
+{
+    GPT_TRY(open_existing(fd, path, O_NONBLOCK, err));
+    if (fstat(*fd, st) != 0)
+        return cannot_read(err, path);
+    if (S_ISREG(st->st_mode))
+        return GPT_OK;
+    return gpt_fail(err, GPT_EIO, "'%s' is %s, not a regular file", path,
+                    S_ISDIR(st->st_mode)    ? "a directory"
+                    : S_ISFIFO(st->st_mode) ? "a pipe"
+                    : S_ISSOCK(st->st_mode) ? "a socket"
+                                            : "a device");
+}
+
 int gpt_in_open(struct gpt_in **in, const char *path, struct gpt_err *err)
 {
     struct gpt_in *f;
@@ -65,21 +82,8 @@ int gpt_in_open(struct gpt_in **in, const char *path, struct gpt_err *err)
                  gpt_new(&f->path, strlen(path) + 1, 1, "a file name", err),
                  fail);
     memcpy(f->path, path, strlen(path));
-    /* Not blocking: a FIFO is refused below instead of waited for. */
-    GPT_TRY_GOTO(status, open_existing(&f->fd, path, O_NONBLOCK, err), fail);
-    if (fstat(f->fd, &st) != 0) {
-        status = cannot_read(err, path);
-        goto fail;
-    }
     /* Everything below relies on a size that is known and on pread(2). */
-    if (!S_ISREG(st.st_mode)) {
-        status = gpt_fail(err, GPT_EIO, "'%s' is %s, not a regular file", path,
-                          S_ISDIR(st.st_mode)    ? "a directory"
-                          : S_ISFIFO(st.st_mode) ? "a pipe"
-                          : S_ISSOCK(st.st_mode) ? "a socket"
-                                                 : "a device");
-        goto fail;
-    }
+    GPT_TRY_GOTO(status, open_regular(&f->fd, &st, path, err), fail);
     f->size = st.st_size;
     *in = f;
     return GPT_OK;
@@ -368,6 +372,20 @@ static int read_to_end(int fd, const char *path, int64_t limit, char **data,
     }
 }
 
+/* The same, which leaves nothing after a failure. */
+static int read_or_free(int fd, const char *path, int64_t limit, char **data,
+                        size_t *len, struct gpt_err *err)
+{
+    const int status = read_to_end(fd, path, limit, data, len, err);
+
+    if (status != GPT_OK) {
+        gpt_free(*data);
+        *data = NULL;
+        *len = 0;
+    }
+    return status;
+}
+
 /* O_NONBLOCK is not set, unlike above: a FIFO or a process substitution of the
  * shell is read to its end. */
 int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
@@ -380,15 +398,26 @@ int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
     *len = 0;
     if (!standard)
         GPT_TRY(open_existing(&fd, path, 0, err));
-    int status = read_to_end(fd, standard ? "standard input" : path, limit,
-                             data, len, err);
+    int status = read_or_free(fd, standard ? "standard input" : path, limit,
+                              data, len, err);
     if (!standard)
         close(fd);
-    if (status != GPT_OK) {
-        gpt_free(*data);
-        *data = NULL;
-        *len = 0;
-    }
+    return status;
+}
+
+int gpt_read_held(const char *path, int64_t limit, char **data, size_t *len,
+                  struct gpt_err *err)
+{
+    struct stat st;
+    int fd = -1;
+
+    *data = NULL;
+    *len = 0;
+    int status = open_regular(&fd, &st, path, err);
+    if (status == GPT_OK)
+        status = read_or_free(fd, path, limit, data, len, err);
+    if (fd >= 0)
+        close(fd);
     return status;
 }
 

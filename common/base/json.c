@@ -222,7 +222,7 @@ int gpt_json_read(cJSON **root, const char *path, int64_t limit,
     size_t len;
 
     *root = NULL;
-    GPT_TRY(gpt_read_file(path, limit, &text, &len, err));
+    GPT_TRY(gpt_read_held(path, limit, &text, &len, err));
     int status = gpt_json_parse(root, text, len, path, err);
     gpt_free(text);
     return status == GPT_EDATA ? gpt_in_explain(path, err) : status;

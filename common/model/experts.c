@@ -390,7 +390,9 @@ static void experts_output_backward(const struct gpt_layer *layer,
 }
 
 /* The losses of the router are the same on all ranks, and one of them adds
- * their gradient. */
+ * their gradient. How many tokens each expert has is added up where the bias
+ * would have a gradient: backward comes once for each microbatch, whatever
+ * forward computes again. */
 static void route_backward(const struct gpt_layer *layer,
                            const struct gpt_pass *pass,
                            const struct gpt_layer_acts *acts)
@@ -406,6 +408,7 @@ static void route_backward(const struct gpt_layer *layer,
         .weights = pass->weights,
         .scale = pass->scale,
         .losses = work->losses,
+        .counts = layer->dw.at[GPT_ROUTER_BIAS],
     };
 
     pass->be->route_bwd(pass->q, &route, &grad);

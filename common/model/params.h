@@ -125,6 +125,8 @@ struct gpt_param {
     bool tied; /* also the output layer's: a second copy on the last stage */
     bool sequence_sum; /* gradient is summed over TP ranks under SP */
     bool heads_sum; /* ... under TP: each rank sees its own columns alone */
+    bool counts; /* it has no gradient, in whose place tokens are counted: the
+                  * optimizer keeps no state of it, and the norm leaves it */
     enum gpt_first_write first_write;
     enum gpt_param_init init;
 };

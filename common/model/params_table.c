@@ -28,7 +28,7 @@ struct kind {
     enum gpt_param_split split;
     enum gpt_param_init init;
     enum gpt_first_write first_write;
-    bool sequence_sum, heads_sum;
+    bool sequence_sum, heads_sum, counts;
     bool vectors; /* each row is a vector of its own, and the whole no matrix */
     enum layers layers;
     bool (*present)(const struct gpt_config *c); /* NULL: in every model */
@@ -353,8 +353,9 @@ static const struct kind kinds[] = {
     {IN_LAYER(ROUTER_WEIGHT, "mlp.router.weight", EXPERTS, CHANNELS),
      .init = GPT_INIT_NORMAL, .first_write = GPT_FIRST_PRODUCT,
      .heads_sum = true, .layers = SPARSE},
+    /* counted by every rank of all its tokens */
     {IN_LAYER(ROUTER_BIAS, "mlp.router.expert_bias", EXPERTS, ONE),
-     .layers = SPARSE, .present = has_router_bias},
+     .counts = true, .layers = SPARSE, .present = has_router_bias},
     {IN_LAYER(EXPERTS_FC1, "mlp.experts.linear_fc1.weight", EXPERTS_IN,
               CHANNELS),
      .split = GPT_SPLIT_BY_EXPERT, .init = GPT_INIT_NORMAL,
@@ -499,6 +500,7 @@ static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
         .tied = k->role == GPT_WORD_EMBEDDING && c->tied_embeddings,
         .sequence_sum = k->sequence_sum,
         .heads_sum = k->heads_sum,
+        .counts = k->counts,
         .first_write = k->first_write,
         /* a norm that multiplies by 1 + weight begins as one too */
         .init = k->init == GPT_INIT_ONE && c->norm_plus_one ? GPT_INIT_ZERO

@@ -100,7 +100,7 @@ static void add_run(struct gpt_optimizer *o, const struct update_stretch *t,
 
 /* A slice counts in the norm once over all ranks: not as the second copy of the
  * tied table, and where tensor parallel ranks hold the same, on the first of
- * them only. */
+ * them only. What is no gradient does not count. */
 static void list_runs(struct gpt_optimizer *o, int64_t bucket, int64_t tp_rank)
 {
     const struct update_stretch t = update_stretch_of(o->flat, bucket);
@@ -114,7 +114,7 @@ static void list_runs(struct gpt_optimizer *o, int64_t bucket, int64_t tp_rank)
 
         if (begin >= end)
             continue;
-        counted = !s->copy &&
+        counted = !s->copy && !s->param->counts &&
                   (s->param->split != GPT_SPLIT_NONE || tp_rank == 0);
         if (counted)
             add_run(o, &t, begin, end, before);
@@ -326,16 +326,39 @@ static void update_by_descent(struct gpt_optimizer *o, const struct update *now,
     o->be->sgd(now->q, &op);
 }
 
-/* ---- Muon ---- */
-
-/* The elements of a piece that belong to its matrix, without the gap after
+/* The elements of a piece that belong to its parameter, without the gap after
  * it. */
-static void matrix_range(const struct update_piece *p, int64_t *begin,
-                         int64_t *end)
+static void own_range(const struct update_piece *p, int64_t *begin,
+                      int64_t *end)
 {
     *begin = gpt_max_i64(p->begin, p->slice->offset);
     *end = gpt_min_i64(p->end, p->slice->offset + p->slice->count);
 }
+
+/* A shard that has a part of a router's bias updates it alone: the mean follows
+ * from the batch. The gap stays 0. */
+static void update_by_balance(const struct gpt_optimizer *o,
+                              const struct update *now,
+                              const struct update_piece *p)
+{
+    const struct gpt_update *u = now->u;
+    int64_t begin, end;
+
+    own_range(p, &begin, &end);
+    const struct gpt_balance op = {
+        .n = end - begin,
+        .p = param_at(u, p, begin),
+        .counts = gradient_at(u, p, begin),
+        .p_act = weight_at(u, begin),
+        .act = u->act,
+        .mean = u->expert_mean,
+        .rate = o->o.bias_rate,
+    };
+
+    o->be->balance(now->q, &op);
+}
+
+/* ---- Muon ---- */
 
 static void mix(const struct gpt_optimizer *o, struct gpt_queue *q, int64_t n,
                 float *out, double a, const float *x, double b, const float *y)
@@ -358,7 +381,7 @@ static void mix_momentum(struct gpt_optimizer *o, const struct update *now,
         o->o.coupled && p->slice->param->decay ? u->rates.weight_decay : 0;
     int64_t begin, end;
 
-    matrix_range(p, &begin, &end);
+    own_range(p, &begin, &end);
     const int64_t n = end - begin;
     float *momentum = o->first + p->compact + begin - p->begin;
     float *place = gpt_muon_place(o->muon, p->slice->bucket, begin);
@@ -390,7 +413,7 @@ static void step_matrix(struct gpt_optimizer *o, const struct update *now,
         gpt_muon_orthogonal(o->muon, now->q, p->slice);
     int64_t begin, end;
 
-    matrix_range(p, &begin, &end);
+    own_range(p, &begin, &end);
     float *w = param_at(u, p, begin);
     mix(o, now->q, end - begin, w, keep, w, -u->rates.lr,
         direction + begin - p->slice->offset);
@@ -409,7 +432,7 @@ static void update_matrices(struct gpt_optimizer *o, const struct update *now,
     const bool sharded = o->flat->shards > 1;
 
     for (int64_t i = 0; i < n; i++)
-        if (pieces[i].slice) {
+        if (pieces[i].rule == MUON_RULE) {
             mix_momentum(o, now, &pieces[i]);
             if (!sharded) /* one place serves all */
                 step_matrix(o, now, &pieces[i]);
@@ -418,7 +441,7 @@ static void update_matrices(struct gpt_optimizer *o, const struct update *now,
         return;
     gpt_muon_gather_bucket(o->muon, now->q, bucket);
     for (int64_t i = 0; i < n; i++)
-        if (pieces[i].slice)
+        if (pieces[i].rule == MUON_RULE)
             step_matrix(o, now, &pieces[i]);
 }
 
@@ -449,10 +472,20 @@ void gpt_optimizer_update(struct gpt_optimizer *o, struct gpt_queue *q,
     for (int64_t i = 0; i < o->n_pieces; i++) {
         const struct update_piece *p = &o->pieces[i];
 
-        if (p->rule == ADAM_RULE)
+        switch (p->rule) {
+        case ADAM_RULE:
             update_by_adam(o, &now, p);
-        else if (p->rule != MUON_RULE)
+            break;
+        case MOMENTUM_RULE:
+        case DESCENT_RULE:
             update_by_descent(o, &now, p);
+            break;
+        case BALANCE_RULE:
+            update_by_balance(o, &now, p);
+            break;
+        case MUON_RULE: /* bucket by bucket */
+            break;
+        }
     }
     if (o->muon)
         update_by_muon(o, &now);

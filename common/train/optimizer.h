@@ -1,7 +1,9 @@
 /* The update of this rank's shards (of all of its flat buffer, when there is no
  * distributed optimizer), with clipping by global norm: Megatron's semantics.
  * AdamW or Adam, gradient descent with momentum, or Muon (muon.h), which
- * updates the matrices of layers and leaves the rest to AdamW.
+ * updates the matrices of layers and leaves the rest to AdamW. Whatever the
+ * optimizer, biases of routers follow how many tokens experts had in the batch
+ * (struct gpt_balance).
  *
  * An optimizer keeps states: for each parameter that has one, an element for
  * each of the parameter's. Their kinds are those of checkpoints
@@ -25,6 +27,7 @@ struct gpt_optimizer_options {
                    * of the update, as in AdamW. SGD's always is */
     double momentum;  /* of SGD and Muon; SGD: 0 = none */
     double clip_grad; /* 0 = off */
+    double bias_rate; /* of routers' biases: what a step adds or takes */
     struct gpt_muon_options muon;
     struct gpt_comm *tp, *dp; /* for Muon; NULL where a rank is alone */
 };
@@ -87,6 +90,7 @@ struct gpt_update {
     float *const *gradients;
     double loss_scale; /* 1: none */
     double norm;       /* of the gradients once divided */
+    double expert_mean; /* tokens of an expert where all have as many */
     struct gpt_rates rates;
 };
 void gpt_optimizer_update(struct gpt_optimizer *optimizer, struct gpt_queue *q,

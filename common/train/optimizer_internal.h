@@ -6,7 +6,13 @@
 #include "train/optimizer.h"
 
 /* What is done to a parameter. */
-enum update_rule { ADAM_RULE, MOMENTUM_RULE, DESCENT_RULE, MUON_RULE };
+enum update_rule {
+    ADAM_RULE,
+    MOMENTUM_RULE,
+    DESCENT_RULE,
+    MUON_RULE,
+    BALANCE_RULE, /* biases of routers */
+};
 
 /* Elements that one rule updates in a call, in one piece also in gradients and
  * states: all of a shard, or a stretch of it where rules or rates differ. */

@@ -28,6 +28,7 @@ static const struct {
     [MOMENTUM_RULE] = {GPT_KIND_MOMENTUM, GPT_KIND_PARAMETERS, false},
     [DESCENT_RULE] = {GPT_KIND_PARAMETERS, GPT_KIND_PARAMETERS, false},
     [MUON_RULE] = {GPT_KIND_MOMENTUM, GPT_KIND_PARAMETERS, true},
+    [BALANCE_RULE] = {GPT_KIND_PARAMETERS, GPT_KIND_PARAMETERS, true},
 };
 
 /* The rule that updates a parameter. No other place decides by the
@@ -35,6 +36,8 @@ static const struct {
 static enum update_rule rule_of(const struct gpt_optimizer_options *o,
                                 const struct gpt_param *p)
 {
+    if (p->counts)
+        return BALANCE_RULE;
     if (o->kind == GPT_SGD)
         return o->momentum > 0 ? MOMENTUM_RULE : DESCENT_RULE;
     return o->kind == GPT_MUON && gpt_muon_updates(p) ? MUON_RULE : ADAM_RULE;

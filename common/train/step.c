@@ -146,6 +146,29 @@ static int check_lanes(const struct gpt_replica *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Rows of the batch, of all ranks. */
+static int64_t batch_rows(const struct gpt_replica *r,
+                          const struct gpt_step *step)
+{
+    const struct gpt_world *w = r->o.world;
+    const int64_t replicas = w ? w->topology.size[GPT_DP] : 1;
+
+    return r->o.exec.micro_batch * r->o.exec.seq_length *
+           step->micro_batches * replicas;
+}
+
+/* No token is dropped, so that the mean needs no sum over ranks. */
+static double expert_mean(const struct gpt_replica *r,
+                          const struct gpt_step *step)
+{
+    const struct gpt_config *c = &r->o.config;
+
+    return c->num_experts > 0
+               ? (double)(batch_rows(r, step) * c->moe_router_topk) /
+                     (double)c->num_experts
+               : 0;
+}
+
 /* Puts the update on the queue. A failure of it is reported when the next step
  * waits for the queue. */
 static int update(struct gpt_replica *r, const struct gpt_step *step,
@@ -159,6 +182,7 @@ static int update(struct gpt_replica *r, const struct gpt_step *step,
         .gradients = gpt_reducer_shards(r->reducer),
         .loss_scale = step->loss_scale * step->row_share,
         .norm = step->grad_norm,
+        .expert_mean = expert_mean(r, step),
         .rates = step->rates,
     };
 
@@ -272,12 +296,9 @@ static void own_state(struct gpt_replica *r, struct gpt_step *step,
 static double row_share(const struct gpt_replica *r,
                         const struct gpt_step *step, double unmasked)
 {
-    const struct gpt_world *w = r->o.world;
-    const int64_t replicas = w ? w->topology.size[GPT_DP] : 1;
-    const int64_t rows = r->o.exec.micro_batch * r->o.exec.seq_length *
-                         step->micro_batches * replicas;
-
-    return r->o.per_token_loss && unmasked > 0 ? unmasked / (double)rows : 1;
+    return r->o.per_token_loss && unmasked > 0
+               ? unmasked / (double)batch_rows(r, step)
+               : 1;
 }
 
 /* Where ranks have received several, all take the same one. */

@@ -351,6 +351,7 @@ static struct gpt_backend cpu = {
     .attn_cached = cpu_attn_cached,
     .route = cpu_route,
     .route_bwd = cpu_route_bwd,
+    .balance = cpu_balance,
     .expert_pick = cpu_expert_pick,
     .expert_sum = cpu_expert_sum,
     .expert_matmul = cpu_expert_matmul,

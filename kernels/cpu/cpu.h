@@ -173,6 +173,7 @@ void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op);
 void cpu_route(struct gpt_queue *q, const struct gpt_router *op);
 void cpu_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
                    const struct gpt_router_grad *grad);
+void cpu_balance(struct gpt_queue *q, const struct gpt_balance *op);
 void cpu_expert_pick(struct gpt_queue *q, const struct gpt_expert_rows *rows,
                      const void *x, void *out, int64_t c);
 void cpu_expert_sum(struct gpt_queue *q, const struct gpt_expert_rows *rows,

@@ -269,6 +269,12 @@ static void route_token_back(const struct gpt_router *op,
                 op->act, d, GPT_F32, op->e);
 }
 
+static void add_counts(const struct gpt_router *op, float *counts)
+{
+    for (int64_t e = 0; e < op->e; e++)
+        counts[e] += (float)(op->begin[e + 1] - op->begin[e]);
+}
+
 /* How much the tokens' losses count together. */
 static float weight_of(const struct gpt_router *op,
                        const struct gpt_router_grad *grad)
@@ -309,6 +315,8 @@ void cpu_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
             sums[i][0] += parts[0];
             sums[i][1] += parts[1];
         }
+    if (grad->counts)
+        add_counts(op, grad->counts);
     if (!losses || blocks == 0)
         return;
     for (int64_t i = 1; i < blocks; i++) {
@@ -317,4 +325,20 @@ void cpu_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
     }
     grad->losses[0] += share * aux * (float)sums[0][0];
     grad->losses[1] += share * grad->z / (float)op->n * (float)sums[0][1];
+}
+
+void cpu_balance(struct gpt_queue *q, const struct gpt_balance *op)
+{
+    const bool narrow = op->p_act && op->act == GPT_BF16;
+    const float rate = (float)op->rate;
+
+    if (!cpu_ready(q, "balance", op->p_act && !narrow ? op->act : GPT_F32))
+        return;
+    for (int64_t i = 0; i < op->n; i++) {
+        const double above = op->mean - (double)op->counts[i];
+
+        op->p[i] += above > 0 ? rate : above < 0 ? -rate : 0;
+    }
+    if (op->p_act && op->p_act != op->p)
+        cpu_convert(op->p_act, op->act, op->p, GPT_F32, op->n);
 }

@@ -443,6 +443,7 @@ static struct gpt_backend table()
     be.attn_cached = cuda_attn_cached;
     be.route = cuda_route;
     be.route_bwd = cuda_route_bwd;
+    be.balance = cuda_balance;
     be.expert_pick = cuda_expert_pick;
     be.expert_sum = cuda_expert_sum;
     be.expert_matmul = cuda_expert_matmul;

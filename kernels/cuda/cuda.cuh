@@ -240,6 +240,7 @@ void cuda_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op);
 void cuda_route(struct gpt_queue *q, const struct gpt_router *op);
 void cuda_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
                     const struct gpt_router_grad *grad);
+void cuda_balance(struct gpt_queue *q, const struct gpt_balance *op);
 void cuda_expert_pick(struct gpt_queue *q, const struct gpt_expert_rows *rows, const void *x,
                       void *out, int64_t c);
 void cuda_expert_sum(struct gpt_queue *q, const struct gpt_expert_rows *rows, const void *x,

@@ -1,6 +1,6 @@
 /* The router of experts: which experts a token has, the order of pairs by
- * experts, and the backward with its two losses. A warp has a token, whose
- * scores are in shared memory. Start at cuda_route(). */
+ * experts, the backward with its two losses, and steps of biases. A warp has a
+ * token, whose scores are in shared memory. Start at cuda_route(). */
 #include "cuda/device.cuh"
 #include "cuda/sort.cuh"
 
@@ -264,6 +264,10 @@ static __device__ float spread_back(const backward &p, float by, float *d, const
 {
     double sum = 0, cost = 0;
 
+    for (int i = threadIdx.x % LANES; i < e && p.aux == 0; i += LANES)
+        d[i] = 0;
+    if (p.aux == 0)
+        return 0;
     for (int i = threadIdx.x % LANES; i < e; i += LANES) {
         sum += (double)scores[i];
         cost += (double)scores[i] * (p.op.begin[i + 1] - p.op.begin[i]);
@@ -328,7 +332,8 @@ static __global__ void __launch_bounds__(THREADS) route_back(backward p, T *dlog
         __syncwarp();
         weights_back(p, d, scores, n);
         __syncwarp();
-        const float lse = log_sum(logits, e, most);
+        /* exponentials of all experts again, for nothing without such a loss */
+        const float lse = p.z != 0 ? log_sum(logits, e, most) : 0;
         logits_back(p, dlogits + n * e, by * p.z, lse, d, scores, logits, e);
         if (threadIdx.x % LANES == 0) {
             losses[0] = share * p.aux * spread;
@@ -340,6 +345,15 @@ static __global__ void __launch_bounds__(THREADS) route_back(backward p, T *dlog
     block_sum(losses);
     if (threadIdx.x < 2)
         p.losses[2 * blockIdx.x + threadIdx.x] = losses[threadIdx.x];
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    add_counts(float *counts, const int32_t *begin, int64_t n)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+
+    if (i < n)
+        counts[i] += (float)(begin[i + 1] - begin[i]);
 }
 
 void cuda_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
@@ -368,4 +382,39 @@ void cuda_route_bwd(struct gpt_queue *q, const struct gpt_router *op,
     });
     if (p.losses)
         cuda_add_columns(q, {{grad->losses, grad->losses + 1}, {1, 1}}, p.losses, blocks);
+    if (grad->counts)
+        launch(q, add_counts, cuda_blocks(op->e, THREADS), THREADS, 0, grad->counts, op->begin,
+               op->e);
+}
+
+/* ---- biases ---- */
+
+template <class T>
+static __global__ void __launch_bounds__(THREADS) balance(struct gpt_balance op, T *copy)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+
+    if (i >= op.n)
+        return;
+    const double above = op.mean - (double)op.counts[i];
+    const float step = above > 0 ? (float)op.rate : above < 0 ? -(float)op.rate : 0;
+    float p[1] = {op.p[i] + step};
+    op.p[i] = p[0];
+    if (copy)
+        store(copy + i, p);
+}
+
+void cuda_balance(struct gpt_queue *q, const struct gpt_balance *op)
+{
+    enum gpt_dtype act = op->p_act ? op->act : GPT_F32;
+
+    if (!cuda_ready(q, "balance", act) || !op->n)
+        return;
+    /* In float the activations' copy may be p itself. */
+    void *copy = op->p_act == op->p ? NULL : op->p_act;
+    with_type(act, [&](auto type) {
+        using T = decltype(type);
+
+        launch(q, balance<T>, cuda_blocks(op->n, THREADS), THREADS, 0, *op, (T *)copy);
+    });
 }

@@ -546,4 +546,45 @@ if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
         check "$name: the same text" cmp a b
     done
 fi
+
+# ---- bases of layers with a window ----
+# Older files of OLMo 3 say one base for all layers, newer ones two objects, and
+# what these leave out is the class's default.
+olmo3="$rope --normalization RMSNorm --swiglu --disable-bias-linear
+--untie-embeddings-and-output-weights --post-norm --no-pre-norm
+--qk-norm-whole --window-size 3 --window-attn-skip-freq 4 --rotary-base 1000
+--rotary-local-base 1000 --rotary-scaling-type yarn --rotary-scaling-factor 4
+--rotary-original-positions 4"
+# shellcheck disable=SC2086 # options are words
+expect 0 'OLMo 3' gpt-train $tiny --num-layers 4 --global-batch-size 1 \
+    --train-iters 1 --device cpu --no-save-optim --save olmo3 $olmo3
+expect 0 'to Hugging Face' gpt-reshape --load-path olmo3 --save-path olmo3-hf \
+    --to hf
+yarn='"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 4'
+bases() { # base of full layers, of others, keys
+    rm -rf bases-hf bases bases-out
+    cp -r olmo3-hf bases-hf
+    perl -0777 -pe 'BEGIN { $keys = shift }
+        s/"rope_(scaling|parameters|theta)":\s*(\{([^{}]|\{[^{}]*\})*\}|[^,{}]*),\s*//g;
+        s/\{/{$keys, /' "$3" olmo3-hf/config.json >bases-hf/config.json
+    expect 0 "bases $1 and $2" gpt-reshape --load-path bases-hf \
+        --save-path bases
+    grep -c neither err >said
+    expect 0 'and back' gpt-reshape --load-path bases --save-path bases-out \
+        --to hf
+    check 'the same' [ "$1 $2" = "$(perl -0777 -ne 'my $t = $_;
+        print join " ", map { $t =~ /"$_":\s*\{[^}]*"rope_theta":\s*([0-9]+)/ }
+        qw(full_attention sliding_attention)' bases-out/config.json)" ]
+}
+bases 1000 1000 "\"rope_theta\": 1000, \"rope_scaling\": {$yarn}"
+bases 500000 500000 "\"rope_scaling\": {$yarn}"
+for sliding in '' ', "sliding_attention": {"rope_type": "default"}'; do
+    bases 1000 500000 "\"rope_parameters\": {\"full_attention\": {$yarn,
+        \"rope_theta\": 1000}$sliding}"
+done
+bases 1000 100 "\"rope_parameters\": {\"full_attention\": {$yarn,
+    \"rope_theta\": 1000}, \"sliding_attention\": {\"rope_theta\": 100}}"
+check 'without a warning' [ "$(cat said)" = 0 ]
+bases 1000 1000 "\"rope_parameters\": {$yarn, \"rope_theta\": 1000}"
+check 'with one, of an object that is neither' [ "$(cat said)" = 1 ]
 tap_done

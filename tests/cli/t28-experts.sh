@@ -66,6 +66,73 @@ same() { # name ranks options...
     same 'muon, DP2, ZeRO-2' 2 $experts --optimizer muon $zero optim_grads
 }
 
+# ---- biases of routers ----
+biased='--moe-router-score-function sigmoid --moe-router-expert-bias
+--moe-router-topk-scaling-factor 2.5'
+moved='--moe-router-bias-update-rate 0.05'
+# shellcheck disable=SC2086 # word lists
+{
+    rm -f one.jsonl
+    expect 0 'biases, one rank' run 1 $experts $biased --metrics one.jsonl
+    cp one.jsonl slow.jsonl
+    rm -f one.jsonl
+    expect 0 'which move faster' run 1 $experts $biased $moved \
+        --metrics one.jsonl
+    check 'another training' sh -c '! cmp -s one.jsonl slow.jsonl'
+    same 'TP2, sequence parallel' 2 $experts $biased $moved $tp \
+        --sequence-parallel
+    same 'TP2 PP2' 4 $experts $biased $moved $tp $pp
+    same 'PP2 DP2, ZeRO-1' 4 $experts $biased $moved $pp $zero optim
+    same 'TP2 DP2, ZeRO-2, layers computed again' 4 $experts $biased $moved \
+        $tp $zero optim_grads --recompute-granularity full \
+        --recompute-method uniform --recompute-num-layers 2
+}
+# Weights of zero choose the first expert whose bias is the largest, for all
+# tokens: it falls and the other one rises, and the next step is the other way
+# about. No gradient is left, so that the norm is that of the counts, if any.
+biases() { # checkpoint
+    perl -e 'for (sort glob "$ARGV[0]/iter_*/model_*.safetensors") {
+        open F, "<", $_; binmode F; local $/; $_ = <F>;
+        my $at = 8 + unpack "Q<", $_;
+        print join " ", map({0 + sprintf "%.4f", $_}
+            unpack "f<*", substr($_, $at + $1, $2 - $1)), ""
+            while /expert_bias"[^}]*"data_offsets": *\[(\d+), *(\d+)\]/g
+    }' "$1"
+}
+alike() { # steps biases what ranks options...
+    steps=$1
+    want=$2
+    name=$3
+    shift 3
+    rm -rf alike alike.jsonl
+    # shellcheck disable=SC2086 # word lists
+    expect 0 "$name" run "$@" --num-experts 2 --moe-router-topk 1 \
+        --moe-layer-freq '[0,1,1,1]' $biased --init-method-std 0 --save alike \
+        --train-iters "$steps" --no-save-optim --metrics alike.jsonl
+    check "biases are $want" [ "$(biases alike)" = "$want$want$want" ]
+    check 'there is no gradient' sh -c \
+        '! grep "\"grad_norm\":" alike.jsonl | grep -qv "\"grad_norm\":0[,}]"'
+}
+quarter='--moe-router-bias-update-rate 0.25'
+# shellcheck disable=SC2086 # word lists
+{
+    alike 1 '-0.25 0.25 ' 'a step' 1 $quarter
+    alike 2 '0 0 ' 'two steps' 1 $quarter
+    alike 3 '-0.25 0.25 ' 'three steps, TP2' 2 $quarter $tp --sequence-parallel
+    alike 3 '-0.25 0.25 ' 'PP2 DP2' 4 $quarter $pp
+    alike 3 '-0.25 0.25 ' 'DP3, ZeRO-1, bf16' 3 $quarter $zero optim --bf16 \
+        --global-batch-size 6
+    alike 3 '-0.25 0.25 ' 'TP2 DP2, ZeRO-2' 4 $quarter $tp $zero optim_grads
+    alike 3 '-0.25 0.25 ' 'layers computed again' 1 $quarter \
+        --recompute-granularity full --recompute-method uniform
+    alike 3 '-0.25 0.25 ' 'descent' 1 $quarter --optimizer sgd
+    alike 3 '-0.25 0.25 ' 'muon, ZeRO-2' 2 $quarter --optimizer muon $zero \
+        optim_grads
+    alike 1 '-0.25 0.25 ' 'kernels of GPUs' 1 $quarter --device cuda-emu
+    alike 1 '-0.001 0.001 ' 'the default' 1
+    alike 1 '0 0 ' 'a rate of 0' 1 --moe-router-bias-update-rate 0
+}
+
 # ---- what a step says ----
 # shellcheck disable=SC2086 # word lists
 expect 0 'with a log' gpt-train $tiny --num-layers 1 --global-batch-size 4 \
@@ -83,6 +150,31 @@ check 'without the other' sh -c '! grep -q " z_loss: " err'
 }
 check 'the same bits as without stopping' \
     test "$(tensors_of whole/iter_0000006)" = "$(tensors_of resumed/iter_0000006)"
+# shellcheck disable=SC2086 # word lists
+{
+    rm -rf three resumed
+    expect 0 'biases saved at 3' run 2 $experts $biased $moved $zero optim \
+        --save three --exit-interval 3
+    expect 0 'and resumed' run 2 $experts $biased $moved $zero optim \
+        --load three --save resumed
+    expect 0 'without stopping' run 2 $experts $biased $moved $zero optim \
+        --save biased
+    expect 0 'and resumed at TP2' run 2 $experts $biased $moved $tp \
+        --load three --save elsewhere
+}
+check 'the same bits as without stopping' test \
+    "$(tensors_of biased/iter_0000006)" = "$(tensors_of resumed/iter_0000006)"
+check 'and the same biases elsewhere' \
+    [ "$(biases biased)" = "$(biases elsewhere)" ]
+expect 0 'to TP2' gpt-reshape convert biased there \
+    --target-tensor-model-parallel-size 2
+expect 0 'and back' gpt-reshape convert there back \
+    --target-tensor-model-parallel-size 1
+expect 0 'the same bits' gpt-reshape verify biased back
+# shellcheck disable=SC2086 # word lists
+expect 0 'which go on' run 1 $experts $biased $moved --load back --train-iters 7
+check 'which are not 0' sh -c 'case $1 in *0.05*) ;; *) false ;; esac' sh \
+    "$(biases biased)"
 expect 0 'TP1 PP4' gpt-reshape convert whole four \
     --target-tensor-model-parallel-size 1 \
     --target-pipeline-model-parallel-size 4
@@ -180,6 +272,7 @@ done <<'END'
 --moe-router-group-topk 4097
 --moe-router-pre-softmax 2
 --moe-router-expert-bias 0.5
+--moe-router-bias-update-rate -0.001
 --moe-router-topk-scaling-factor -1
 --moe-aux-loss-coeff nan
 --moe-z-loss-coeff -0.1

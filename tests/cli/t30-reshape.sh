@@ -572,4 +572,17 @@ expect 0 'more than a model' gpt-reshape convert beside beside2 --to hf
 err_has 'left out: additional_chat_templates, optimizer.pt, scheduler.pt'
 check 'its template goes along' cmp beside/chat_template.jinja \
     beside2/chat_template.jinja
+
+# ---- pipes ----
+# nobody has named them: they are not waited for
+mkdir -p piped/iter_0000001 piped-hf piped-root
+echo 1 >piped/latest_checkpointed_iteration.txt
+mkfifo piped/iter_0000001/manifest.json piped-hf/config.json \
+    piped-root/latest_checkpointed_iteration.txt
+: >piped-hf/model.safetensors
+for file in piped/iter_0000001/manifest.json piped-hf/config.json \
+    piped-root/latest_checkpointed_iteration.txt; do
+    expect 4 "$file" timeout 20 gpt-reshape inspect "${file%%/*}"
+    err_has "'$file' is a pipe, not a regular file"
+done
 tap_done

@@ -25,11 +25,13 @@ out_has 'optimizer.pt'
 err_has 'its run had learning rate 0.01, betas 0.9 and 0.999, epsilon 1e-08, we'
 
 # ---- which number is which tensor ----
+vocabulary=61
+bytes=15104 # of all elements
 same() { # what directory
     rm -rf same.one
-    expect 0 "$1" into "$2" same.one --make-vocab-size-divisible-by 61
-    for kind in model optimizer_exp_avg; do # bytes of all elements
-        tail -c 15104 "same.one/iter_000000$3/${kind}_tp00_pp00.safetensors" \
+    expect 0 "$1" into "$2" same.one --make-vocab-size-divisible-by $vocabulary
+    for kind in model optimizer_exp_avg; do
+        tail -c $bytes "same.one/iter_000000$3/${kind}_tp00_pp00.safetensors" \
             >$kind
     done
     check 'there are some' [ -s optimizer_exp_avg ]
@@ -82,11 +84,56 @@ left_out 'two numbers in turn' 's/K\x00K\x01K\x02/K\x01K\x00K\x02/' \
     "'model.embed_tokens.weight' is 61 x 16, and '1.exp_avg' is 16 x 16"
 left_out 'another optimizer' 's/exp_avg_sq/exp_avg_sx/g' \
     'it is not that of Adam, but has exp_avg'
+left_out "PyTorch's RAdam" 's/amsgrad/amsgrae/' \
+    "it is that of RAdam, whose groups have no 'amsgrad'"
+left_out 'its SparseAdam' 's/weight_decay/weight_decoy/g' \
+    "it is that of SparseAdam, whose groups have no 'weight_decay'"
+left_out 'LAMB' 's/X\x08\0\0\0maximize/X\x0e\0\0\0grad_averaging/' \
+    "it is that of LAMB, whose groups have 'grad_averaging'"
+left_out 'no correction of bias' \
+    's/X\x08\0\0\0maximize/X\x0f\0\0\0bias_correction/' \
+    'it is of Adam without the correction of bias'
+changed 's/maximize/mistaken/'
+same "settings of one's own" changed 3
+err_has 'groups of its optimizer have mistaken, which Adam'
 left_out 'steps that differ' \
     's/\x01\0{7}\0\0\x40\x40/\x01\0\0\0\0\0\0\0\0\0\x80\x40/' \
     'its parameters have different counts of steps'
 left_out 'a parameter fewer' 's/(K\x00K\x01K\x02.*?)K\x0fe/$1e/s' \
     'it has 15 parameters, the model has 16'
+
+# ---- classes whose order was another ----
+vocabulary=11
+bytes=7392
+same 'Falcon with blocks that follow each other' "$golden/falcon" 3
+err_has 'moments of norms are taken in the order of transformers 5.24.0, which'
+older() { # version, or a line's beginning that is none
+    copied falcon
+    cp "$golden/falcon/before/optimizer.pt" changed
+    sed "s/\"transformers_version\": \"[^\"]*\"/$1/" \
+        "$golden/falcon/config.json" >changed/config.json
+}
+for version in 4.31.0 4.40.2 4.41.0; do
+    older "\"transformers_version\": \"$version\""
+    echo '{"global_step": 3}' >changed/trainer_state.json
+    if [ $version != 4.41.0 ]; then
+        same "of transformers $version" changed 3
+        check 'which is sure' sh -c '! grep -q "order of transformers" err'
+        continue
+    fi
+    expect 0 'of another order than its version' into changed other -f \
+        --make-vocab-size-divisible-by $vocabulary
+    tail -c $bytes other/*/optimizer_exp_avg_tp00_pp00.safetensors >moments
+    check 'the moments of norms have changed places' \
+        sh -c '! cmp -s model moments'
+done
+for said in '"transformers_version": "4.41.0.dev0"' '"_name_or_path": ""'; do
+    older "$said"
+    expect 0 "$said" into changed left -f --make-vocab-size-divisible-by 11
+    err_has 'its optimizer state is left out: transformers 4.41 changed the or'
+    check 'weights alone are there' sh -c '! ls left/*/optimizer*'
+done
+
 copied trainer/checkpoint-3
 head -c 20000 "$golden/trainer/checkpoint-3/optimizer.pt" >changed/optimizer.pt
 expect 3 'an optimizer that is cut' into changed x

@@ -131,6 +131,13 @@ changed glm4_moe 's/"first_k_dense_replace":.*/"first_k_dense_replace": 2,/' \
 changed qwen2_moe 's/"decoder_sparse_step":.*/"decoder_sparse_step": 2,/' \
     "no tensor 'model.layers.2.mlp.gate_proj.weight'"
 
+expect 0 'to GGUF' gpt-reshape --load-path mixtral --save-path wide.gguf \
+    --to gguf
+perl -0777 -pe 's/(feed_forward_length\x04\0\0\0)\x18/$1\x17/' wide.gguf \
+    >narrow.gguf
+expect 3 'experts of another width' gpt-reshape inspect narrow.gguf
+err_has "ffn_gate_exps.weight' is 4 x 24 x 16; its keys say 4 x 23 x 16"
+
 # what other formats do not have is said
 expect 3 'no experts for llmc' gpt-reshape --load-path mixtral \
     --save-path x --to llmc

@@ -12,6 +12,9 @@ numbers/               one group, whose first moments are the weights, so that
 numbers/names/         the same state of an optimizer that was given names, and
                        gathered/, of one whose keys are names, as FSDP has it,
                        with the weights as accelerate then has them
+falcon/                the same of a Falcon whose blocks follow each other, with
+                       parameters in the order of today's class, and before/, in
+                       that of transformers before 4.41
 
 All runs train for three steps, save, and train for twenty more; losses.txt has
 the losses of all.
@@ -23,7 +26,8 @@ import tempfile
 
 import accelerate
 import torch
-from transformers import Trainer, TrainingArguments
+from transformers import (FalconConfig, FalconForCausalLM, Trainer,
+                          TrainingArguments)
 
 import named_runs
 from named_runs import AFTER, BEFORE, TEXT
@@ -78,19 +82,51 @@ def by_accelerate(directory):
     named_runs.write_losses(directory, losses)
 
 
-def numbers(directory):
-    model = named_runs.build("llama", VOCAB, 1, 20, tie_word_embeddings=False,
-                             attention_bias=True)[1]
-    optimizer = torch.optim.AdamW(model.parameters())
-    for p in model.parameters():
+def weights_as_moments(parameters, path):
+    parameters = list(parameters)
+    optimizer = torch.optim.AdamW(parameters)
+    for p in parameters:
         optimizer.state[p] = {"step": torch.tensor(3.0),
                               "exp_avg": p.detach().clone(),
                               "exp_avg_sq": p.detach() ** 2}
+    torch.save(optimizer.state_dict(), path,
+               _use_new_zipfile_serialization=False)
+    return optimizer
+
+
+def numbers(directory):
+    model = named_runs.build("llama", VOCAB, 1, 20, tie_word_embeddings=False,
+                             attention_bias=True)[1]
     model.save_pretrained(directory)
     os.remove(directory + "/generation_config.json")
-    torch.save(optimizer.state_dict(), directory + "/optimizer.pt",
-               _use_new_zipfile_serialization=False)
-    names(directory, model, optimizer)
+    names(directory, model, weights_as_moments(
+        model.parameters(), directory + "/optimizer.pt"))
+
+
+def falcon(directory):
+    torch.manual_seed(7)
+    model = FalconForCausalLM(FalconConfig(
+        vocab_size=11, hidden_size=8, num_hidden_layers=2,
+        num_attention_heads=2, alibi=True, new_decoder_architecture=False,
+        parallel_attn=False, multi_query=False, bias=True,
+        max_position_embeddings=16, bos_token_id=0, eos_token_id=0))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.1)
+    model.save_pretrained(directory)
+    os.remove(directory + "/generation_config.json")
+    weights_as_moments(model.parameters(), directory + "/optimizer.pt")
+    first = {n: p for n, p in model.named_parameters()
+             if ".input_layernorm." in n}
+    order = []
+    for n, p in model.named_parameters():
+        if ".post_attention_layernorm.weight" in n:
+            other = n.replace("post_attention", "input")
+            order += [first[other], first[other.replace("weight", "bias")]]
+        if n not in first:
+            order.append(p)
+    os.makedirs(directory + "/before")
+    weights_as_moments(order, directory + "/before/optimizer.pt")
 
 
 def names(directory, model, optimizer):
@@ -121,3 +157,4 @@ if __name__ == "__main__":
     trainer(top + "/experts", named_runs.build("deepseek", VOCAB, 2, 20)[1])
     by_accelerate(top + "/accelerate")
     numbers(top + "/numbers")
+    falcon(top + "/falcon")

@@ -1,7 +1,8 @@
 """Tiny random models of Hugging Face's families with experts, of odd sizes: the
 parameters that are made of their files, and of files with the names that a
 state in memory has; back as the same tensors, also from other layouts; the same
-logits and greedy text, and back in transformers. Prints TAP. Usage:
+logits and greedy text, and back in transformers; ten steps of AdamW with
+PyTorch's losses, biases of routers among what moves. Prints TAP. Usage:
 experts_parity.py BUILD [CASE...] (from the repository's root). With
 GPT_TENSORS_ALONE set no model is computed.
 """
@@ -275,6 +276,99 @@ def computes(d, name, cls, m, long):
        f"{text}\n{want}")
 
 
+# ---- training ----
+
+# of a case: options, and how far biases of routers go in a step
+TRAINED = {
+    "mixtral": ([], 0),
+    "qwen2_moe": (["--recompute-granularity", "full"], 0),
+    "glm4_moe": ([], 0.02),
+    "ernie4_5_moe": (["--moe-router-bias-update-rate", 0], 0),
+}
+STEPS, SEQ, BATCH, LR, DECAY = 10, 32, 2, 0.003, 0.1
+
+
+def trained_here(d, words):
+    """Losses of gpt-train. Every sample is the same: the text's period is the
+    length of a sequence."""
+    row = [random.randrange(VOCAB - 1) for _ in range(SEQ)]
+    with open(d("text") + ".jsonl", "w", encoding="utf-8") as f:
+        json.dump({"text": " ".join(map(str, row * 10))}, f)
+    tokens = ["--tokenizer-type", "NullTokenizer", "--vocab-size", VOCAB - 1]
+    run("gpt-preprocess", "--input", d("text") + ".jsonl", "--output-prefix",
+        d("text"), *tokens)
+    run("gpt-train", "--load", d("hf"), "--finetune", "--use-checkpoint-args",
+        "--data-path", d("text") + "_text_document", *tokens, "--split",
+        "1,0,0", "--eval-iters", 0, "--log-interval", 1, "--seq-length", SEQ,
+        "--micro-batch-size", 1, "--global-batch-size", BATCH,
+        "--train-iters", STEPS, "--lr", LR, "--lr-decay-style", "constant",
+        "--weight-decay", DECAY, "--adam-beta2", 0.95, "--adam-eps", 1e-4,
+        "--clip-grad", 1.0, "--hidden-dropout", 0, "--attention-dropout", 0,
+        "--moe-aux-loss-coeff", 0, "--metrics", d("metrics"), *words,
+        "--device", "cpu", "-q")
+    with open(d("metrics"), encoding="utf-8") as f:
+        lines = [json.loads(line) for line in f]
+    return row, [x["lm_loss"] for x in lines if "lm_loss" in x]
+
+
+def watch(m, counts):
+    """Counts the tokens of each expert, where routers have biases."""
+    def of(name):
+        def count(router, args, _):
+            x = args[0].reshape(-1, args[0].shape[-1])
+            by = (x @ router.weight.T).sigmoid() + \
+                router.e_score_correction_bias
+            chosen = by.topk(TOP, dim=-1).indices.flatten()
+            counts[name] = counts.get(name, 0) + torch.bincount(
+                chosen, minlength=EXPERTS)
+        return count
+    for name, part in m.named_modules():
+        if hasattr(part, "e_score_correction_bias") and \
+                hasattr(part, "weight"):
+            part.register_forward_hook(of(name))
+
+
+def trained_there(cls, directory, row, rate):
+    """The same of transformers and PyTorch."""
+    m = model(cls, directory).train()
+    decays = {True: [], False: []}
+    for p in m.parameters():
+        decays[p.dim() > 1].append(p)
+    optimizer = torch.optim.AdamW(
+        [{"params": decays[True], "weight_decay": DECAY},
+         {"params": decays[False], "weight_decay": 0.0}],
+        lr=LR, betas=(0.9, 0.95), eps=1e-4)
+    ids = torch.tensor([row + row[:1]] * BATCH)
+    counts, losses = {}, []
+    if rate:
+        watch(m, counts)
+    for _ in range(STEPS):
+        counts.clear()
+        logits_ = m(input_ids=ids[:, :-1], use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits_.flatten(0, 1), ids[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)
+        optimizer.step()
+        for name, n in counts.items():
+            bias = m.get_submodule(name).e_score_correction_bias
+            with torch.no_grad():
+                bias += rate * torch.sign(n.double().mean() - n)
+        losses.append(loss.item())
+    return losses, counts
+
+
+def trains(d, name, cls):
+    words, rate = TRAINED[name]
+    row, got = trained_here(d, words + (
+        ["--moe-router-bias-update-rate", rate] if rate else []))
+    want, counts = trained_there(cls, d("hf"), row, rate)
+    off = max((abs(a - b) for a, b in zip(got, want)), default=1)
+    ok(len(got) == STEPS and off < 1e-4 and (not rate or counts),
+       f"{name}: {STEPS} steps of AdamW ({off:.1e})", f"{got}\n{want}")
+
+
 def case(work, name, cls, changes):
     d = lambda x: os.path.join(work, f"{name}-{x}")
     there = make(d("hf"), cls, changes)
@@ -296,6 +390,8 @@ def case(work, name, cls, changes):
     layouts(d, name)
     if not os.environ.get("GPT_TENSORS_ALONE"):
         computes(d, name, there, m, long)
+        if name in TRAINED:
+            trains(d, name, there)
 
 
 def main():

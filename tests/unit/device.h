@@ -25,7 +25,7 @@ struct operand {
     double loose; /* factor on the tolerance; 0 = 1 */
 };
 
-enum { MOST_OPERANDS = 14 };
+enum { MOST_OPERANDS = 15 };
 
 /* A run: where the operands lie, on the backend that runs. */
 struct trial {

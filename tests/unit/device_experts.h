@@ -69,10 +69,15 @@ static void run_router(struct trial *t)
         .dweight = t->mem[7], .dlogits = t->mem[8],
         .aux = k->n % 3 ? 0.7F : 0, .z = k->n % 3 ? 0.2F : 0,
         .weights = t->mem[11], .scale = k->n % 2 ? t->mem[10] : NULL,
-        .losses = t->mem[9]};
+        .losses = t->mem[9], .counts = k->bias ? t->mem[12] : NULL};
+    const struct gpt_balance step = {
+        .n = k->e, .p = t->mem[13], .counts = t->mem[12],
+        .p_act = t->mem[14], .act = t->act,
+        .mean = (double)(k->n * k->k) / (double)k->e, .rate = 0.125};
 
     t->be->route(t->q, &op);
     t->be->route_bwd(t->q, &op, &grad);
+    t->be->balance(t->q, &step);
 }
 
 static void check_router(const struct experts_case *k, const float *logits,
@@ -81,7 +86,8 @@ static void check_router(const struct experts_case *k, const float *logits,
     static const float losses[2] = {0.5F, -1}, scale = 8;
     float *dweight = rnd_floats(k->n * k->k, 1);
     float *weights = rnd_floats(k->n, 1);
-    struct operand ops[ROUTED + 5];
+    float *counts = calloc((size_t)k->e, sizeof(*counts));
+    struct operand ops[ROUTED + 8];
 
     route_operands(ops, k, logits, bias);
     ops[7] = (struct operand){"dweight", F32, k->n * k->k, dweight, false, 0};
@@ -89,6 +95,9 @@ static void check_router(const struct experts_case *k, const float *logits,
     ops[9] = (struct operand){"losses", F32, 2, losses, true, 0};
     ops[10] = (struct operand){"scale", F32, 1, &scale, false, 0};
     ops[11] = (struct operand){"weights", F32, k->n, weights, false, 0};
+    ops[12] = (struct operand){"counts", F32, k->e, counts, true, 0};
+    ops[13] = (struct operand){"p", F32, k->e, bias, true, 0};
+    ops[14] = (struct operand){"copy", ACT, k->e, NULL, true, 0};
     compare(run_router, k, ops, GPT_COUNT(ops),
             "router of %lld tokens, %lld of %lld experts, %lld of %lld "
             "groups by %lld%s%s%s",
@@ -96,7 +105,7 @@ static void check_router(const struct experts_case *k, const float *logits,
             (long long)group_topk, (long long)groups, (long long)group_best,
             k->sigmoid ? " sigmoid" : "", k->whole ? " whole" : "",
             k->bias ? " bias" : "");
-    free(dweight), free(weights);
+    free(dweight), free(weights), free(counts);
 }
 
 static void run_expert_rows(struct trial *t)

@@ -549,6 +549,55 @@ static void check_route_bwd(struct layer *l, float aux, float z)
     free(dweight), free(weights), free(out), free(want);
 }
 
+/* How many tokens each expert has is added to what is there. */
+static void check_counts(struct layer *l)
+{
+    const struct gpt_router *op = &l->op;
+    const int64_t n = op->n * op->e;
+    float *dweight = rnd_floats(op->n * op->k, 1);
+    float *counts = malloc((size_t)op->e * sizeof(*counts));
+    float *dlogits = poisoned(words_of(n, op->act));
+    const struct gpt_router_grad grad = {
+        .dweight = dweight, .dlogits = dlogits, .counts = counts};
+    int64_t right = 0;
+
+    for (int64_t e = 0; e < op->e; e++)
+        counts[e] = (float)(100 * e);
+    be->route_bwd(q, op, &grad);
+    for (int64_t e = 0; e < op->e; e++) {
+        int64_t want = 100 * e;
+
+        for (int64_t i = 0; i < op->n * op->k; i++)
+            want += op->expert[i] == e;
+        right += counts[e] == (float)want;
+    }
+    is_int(right, op->e, "%s: tokens of %lld experts", setting,
+           (long long)op->e);
+    free(dweight), free(counts), free(dlogits);
+}
+
+/* Exact sums, as the rate is a power of two; what follows stays. */
+static void check_balance(enum gpt_dtype act)
+{
+    static const float counts[] = {0, 3, 2, 16777216, 2.5F};
+    float p[] = {1, -1, 0.5F, 0, 2, 7}, copy[6] = {0};
+    static const float want[] = {1.25F, -1.25F, 0.25F, -0.25F, 1.75F, 7};
+    struct gpt_balance op = {.n = 5, .p = p, .counts = counts, .act = act,
+                             .p_act = copy, .mean = 1.75, .rate = 0.25};
+    float wide[6] = {0};
+
+    be->balance(q, &op);
+    ok(memcmp(p, want, sizeof(p)) == 0, "%s: biases move against counts",
+       setting);
+    gpt_convert(wide, GPT_F32, copy, act, 5);
+    ok(memcmp(wide, want, 5 * sizeof(*want)) == 0 && wide[5] == 0,
+       "%s: and so does their copy, %s", setting, name_of(act));
+    op.mean = 2;
+    op.p_act = NULL;
+    be->balance(q, &op);
+    ok(p[2] == want[2] && p[0] == 1.5F, "%s: the mean moves nothing", setting);
+}
+
 /* ---- all of it ---- */
 
 static void check_shape(int64_t n, int64_t e, int64_t k, enum gpt_dtype act,
@@ -565,6 +614,10 @@ static void check_shape(int64_t n, int64_t e, int64_t k, enum gpt_dtype act,
     check_route(&l, bias ? " bias" : "");
     check_route_bwd(&l, n % 3 ? 0.7F : 0, n % 4 ? 0.2F : 0);
     check_route_bwd(&l, 0, 0);
+    check_counts(&l);
+    check_rows(&l, 0, e, rnd_int(1, 70), true, false);
+    check_rows(&l, first, count, rnd_int(1, 70), n % 2, true);
+    check_gates(n, rnd_int(1, 70), act);
     free_layer(&l);
 }
 
@@ -604,6 +657,8 @@ static void body(void)
         check_no_numbers(i & 1, i & 2);
     check_no_scores();
     check_all_groups();
+    check_balance(GPT_F32);
+    check_balance(GPT_BF16);
     check_refusals();
 }
 

@@ -44,7 +44,7 @@ static bool read_tag(const char *root, const char *file, char *tag)
 
     if (gpt_path_join(path, sizeof(path), root, file, NULL) != GPT_OK ||
         gpt_path_is_dir(path) || !gpt_path_exists(path) ||
-        gpt_read_file(path, TAG_BYTES - 1, &text, &len, NULL) != GPT_OK)
+        gpt_read_held(path, TAG_BYTES - 1, &text, &len, NULL) != GPT_OK)
         return false;
     snprintf(tag, TAG_BYTES, "%.*s", (int)strcspn(text, "\r\n"), text);
     gpt_free(text);

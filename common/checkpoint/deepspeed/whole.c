@@ -16,6 +16,7 @@
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/safetensors/entry.h"
 #include "checkpoint/source.h"
+#include "checkpoint/torch/adam.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -375,6 +376,10 @@ static int read_state(struct whole *w, struct gpt_err *err)
         w->why = gpt_torch_not_adam(w->d->beside, &w->d->arena);
         return GPT_OK;
     }
+    for (int64_t i = 0; !w->why && i < w->n_groups; i++)
+        w->why = gpt_torch_adam_denied(w->groups[i], &w->d->arena);
+    if (w->why)
+        return GPT_OK;
     GPT_TRY(find_order(w, err));
     if (w->flat || w->masters)
         GPT_TRY(gpt_new(&w->weights, (size_t)w->d->n, sizeof(*w->weights),

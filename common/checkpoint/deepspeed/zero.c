@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "checkpoint/torch/adam.h"
 
 #include <stdio.h>
 
@@ -22,6 +23,7 @@ struct vector {
 struct reader {
     struct gpt_deepspeed *d;
     bool optimizer, sharded; /* sharded: stage 3 */
+    const char *why;         /* it is not read, or NULL */
     struct vector *vectors;  /* (ranks, groups) */
     int64_t n_groups;
 };
@@ -115,15 +117,20 @@ static int take_moments(struct reader *r, const struct gpt_torch *t,
     const struct gpt_pickle_value *map =
         gpt_pickle_mapping(gpt_pickle_find(base, "state"));
     const struct gpt_pickle_value *key, *value, *state = NULL;
-    int64_t number;
+    struct gpt_pickle_value **groups;
+    int64_t number, n;
 
     for (int64_t i = 0; map && i < gpt_pickle_pairs(map); i++) {
         gpt_pickle_pair(map, i, &key, &value);
         if (gpt_pickle_int(key, &number) && number == group)
             state = value;
     }
+    if (gpt_pickle_sequence(gpt_pickle_find(base, "param_groups"), &groups,
+                            &n) &&
+        group < n)
+        r->why = gpt_torch_adam_denied(groups[group], &r->d->arena);
     /* another optimizer, or one that is kept by rank in lists (elastic) */
-    if (!gpt_torch_is_adam(state, &r->d->arena, &r->d->beside)) {
+    if (r->why || !gpt_torch_is_adam(state, &r->d->arena, &r->d->beside)) {
         r->optimizer = false;
         return GPT_OK;
     }
@@ -330,8 +337,9 @@ int gpt_deepspeed_open_zero(struct gpt_deepspeed *d, bool optimizer,
         GPT_TRY_GOTO(status, take_rank(&r, i, err), out);
     if (optimizer && !r.optimizer)
         gpt_warn("%s: its optimizer state is left out: %s", d->dir,
-                 d->steps_differ ? GPT_TORCH_STEPS_DIFFER
-                                 : gpt_torch_not_adam(d->beside, &d->arena));
+                 r.why             ? r.why
+                 : d->steps_differ ? GPT_TORCH_STEPS_DIFFER
+                                   : gpt_torch_not_adam(d->beside, &d->arena));
     GPT_TRY_GOTO(status, cut_params(&r, err), out);
     if (r.sharded)
         GPT_TRY_GOTO(status, gpt_deepspeed_add_frozen(d, err), out);

@@ -10,6 +10,7 @@
 #include "base/num.h"
 #include "tokenizer/gguf_tokens.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,6 +194,18 @@ static bool fits(const struct gpt_gguf_tensor *t, int ndim,
            (ndim < 3 || t->shape[2] == shape[2]);
 }
 
+/* "4 x 24 x 16", of four numbers at most. */
+static const char *show_shape(char text[96], int ndim, const int64_t *shape)
+{
+    int at = 0;
+
+    *text = '\0';
+    for (int i = 0; i < ndim && i < 4; i++)
+        at += snprintf(text + at, 96 - (size_t)at, "%s%lld", i ? " x " : "",
+                       (long long)shape[i]);
+    return text;
+}
+
 /* Floats as they are stored become those of the model, as packed ones do. */
 static int set_shifted(struct gguf *g, struct entry *e,
                        const struct gpt_packing *packing,
@@ -225,13 +238,15 @@ static int open_part(struct gguf *g, const struct gpt_config *c,
     if (!e)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'",
                         gpt_in_path(g->file.in), name);
-    if (!fits(e->t, ndim, shape))
+    if (!fits(e->t, ndim, shape)) {
+        char there[96], wanted[96];
+
         return gpt_fail(err, GPT_EDATA,
-                        "%s: tensor '%s' has %d dimensions, %lld x %lld; its "
-                        "keys say %lld x %lld",
-                        gpt_in_path(g->file.in), name, e->t->ndim,
-                        (long long)e->t->shape[0], (long long)e->t->shape[1],
-                        (long long)shape[0], (long long)shape[1]);
+                        "%s: tensor '%s' is %s; its keys say %s",
+                        gpt_in_path(g->file.in), name,
+                        show_shape(there, e->t->ndim, e->t->shape),
+                        show_shape(wanted, ndim, shape));
+    }
     e->used = true;
     if (gpt_gguf_shifted(g->arch, p))
         GPT_TRY(set_shifted(g, e, gpt_gguf_shifted(g->arch, p), arena, err));

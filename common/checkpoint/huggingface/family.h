@@ -153,6 +153,10 @@ struct gpt_hf_family {
     struct gpt_config base; /* what no key says */
     const struct gpt_hf_rule *rules;
     size_t n_rules;
+    /* As many, in the order of the class before a version of transformers,
+     * "4.41"; NULL: it had no other. */
+    const struct gpt_hf_rule *before;
+    const char *reordered;
     /* Tensors that a state of the class in memory has in the place of those
      * that it saves; read where the others are not there. */
     const struct gpt_hf_rule *memory;

@@ -88,6 +88,17 @@ static const struct gpt_hf_rule falcon_alibi_rules[] = {
     FALCON_NORM1,
     GPT2_ENDS,
 };
+static const struct gpt_hf_rule falcon_alibi_before[] = {
+    FALCON_WORDS,
+    FALCON_ATTENTION,
+    FALCON_MLP,
+    FALCON_NORM1,
+    RULE(NORM2_WEIGHT, SAME, "h.%.post_attention_layernorm.weight"),
+    RULE(NORM2_BIAS, SAME, "h.%.post_attention_layernorm.bias"),
+    GPT2_ENDS,
+};
+_Static_assert(GPT_COUNT(falcon_alibi_before) == GPT_COUNT(falcon_alibi_rules),
+               "the same rules in another order");
 static const struct gpt_hf_key falcon_alibi_keys[] = {
     COMMON_KEYS, ENDS("11", "11"),
     HIDDEN("4544"), LAYERS("32"), HEADS("71"), POSITIONS("2048"),
@@ -115,6 +126,8 @@ const struct gpt_hf_family gpt_hf_falcon_alibi = {
     .prefix = "transformer.",
     .base = {.position_embedding = GPT_POSITION_ALIBI_BF16},
     TABLES(falcon_alibi_rules, falcon_alibi_keys),
+    .before = falcon_alibi_before,
+    .reordered = "4.41",
 };
 
 /* ---- StarCoder ---- */

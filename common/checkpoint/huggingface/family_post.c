@@ -180,7 +180,9 @@ const struct gpt_hf_family gpt_hf_olmo2 = {
 /* ---- OLMo 3 ---- */
 
 /* With windows, beside which full layers alone have scaled angles: long texts
- * reach only those. Both kinds have one base, which older files say once. */
+ * reach only those. Both kinds have one base, which older files say once: the
+ * versions that wrote such files took it for both, and newer ones read it for
+ * full layers alone. */
 static const struct gpt_hf_key olmo3_keys[] = {
     LLAMA_KEYS, ENDS("null", "50279"), ATTENTION_BIAS,
     OWN_HEAD_DIM,

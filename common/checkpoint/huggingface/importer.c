@@ -228,20 +228,6 @@ static int choose_rules(const struct gpt_hf_importer *im, enum gpt_kind kind,
     return GPT_OK;
 }
 
-/* What no optimizer there has. */
-static bool has_no_moments(enum gpt_kind kind, const struct gpt_param *p)
-{
-    return kind != GPT_KIND_PARAMETERS && p->role == GPT_ROUTER_BIAS;
-}
-
-static int add_zeros(struct gpt_tensor *here, struct gpt_err *err)
-{
-    struct gpt_file_box zeros = {.dtype = here->dtype};
-
-    memcpy(zeros.shape, here->shape, sizeof(zeros.shape));
-    return gpt_tensor_add(here, &zeros, err);
-}
-
 /* A parameter is made of one tensor or of several: pieces of a view may lie in
  * different files. It has the name of a native one. */
 int gpt_hf_import_kind(struct gpt_hf_importer *im, enum gpt_kind kind,
@@ -253,6 +239,8 @@ int gpt_hf_import_kind(struct gpt_hf_importer *im, enum gpt_kind kind,
         const char *name = p->name;
         size_t at = 0, n_rules;
 
+        if (p->counts && kind != GPT_KIND_PARAMETERS)
+            continue;
         if (kind != GPT_KIND_PARAMETERS)
             name = gpt_arena_printf(&im->arena, "%s%s", gpt_kind_prefix(kind),
                                     p->name);
@@ -260,10 +248,6 @@ int gpt_hf_import_kind(struct gpt_hf_importer *im, enum gpt_kind kind,
             return gpt_no_memory(err, "names of tensors");
         struct gpt_tensor *here = &im->tensors[im->n++];
         *here = gpt_tensor_make(name, GPT_F32, p->ndim, p->shape);
-        if (has_no_moments(kind, p)) {
-            GPT_TRY(add_zeros(here, err));
-            continue;
-        }
         GPT_TRY(choose_rules(im, kind, p, &rules, &n_rules, err));
         while ((rule = gpt_hf_rule_of(rules, n_rules, p, &at)))
             for (int64_t part = 0; part < gpt_hf_parts(rule, p); part++)

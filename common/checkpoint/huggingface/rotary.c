@@ -3,9 +3,11 @@
  * gpt_hf_read_scaling(). */
 #include "checkpoint/huggingface/reader.h"
 
+#include "base/log.h"
 #include "base/num.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Older files say "type", newer ones "rope_type", some both. */
@@ -271,8 +273,18 @@ int gpt_hf_read_scaling(const struct gpt_hf_reader *r, const char *key,
     return GPT_OK;
 }
 
+/* The base of a class where nothing says one; 0: it has to be said. */
+static double default_base(const struct gpt_hf_family *family)
+{
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (family->keys[i].kind == GPT_HF_THETA && family->keys[i].def)
+            return strtod(family->keys[i].def, NULL);
+    return 0;
+}
+
 /* Both objects where there are two. The second has a base alone; its class
- * scales nothing there. */
+ * scales nothing there, and takes no base from the first. An object that is
+ * neither is what no version of these classes reads. */
 int gpt_hf_read_two_scalings(const struct gpt_hf_reader *r, const char *key,
                              const cJSON *object, struct gpt_err *err)
 {
@@ -282,8 +294,12 @@ int gpt_hf_read_two_scalings(const struct gpt_hf_reader *r, const char *key,
                                                           "sliding_attention");
     const cJSON *item;
 
-    if (!all && !local)
+    if (!all && !local) {
+        gpt_warn("%s: '%s' has neither full_attention nor sliding_attention: "
+                 "it is taken for layers without a window, and transformers "
+                 "passes over it", r->what, key);
         return gpt_hf_read_scaling(r, key, object, err);
+    }
     if (all)
         GPT_TRY(gpt_hf_read_scaling(r, key, all, err));
     if (local && !cJSON_IsObject(local))
@@ -297,6 +313,8 @@ int gpt_hf_read_two_scalings(const struct gpt_hf_reader *r, const char *key,
             return gpt_hf_refuse(r, item->string, item,
                                  "rope_theta in sliding_attention", err);
     }
+    if (!(r->c->rotary_local_base > 0))
+        r->c->rotary_local_base = default_base(r->extra->family);
     return GPT_OK;
 }
 

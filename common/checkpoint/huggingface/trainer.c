@@ -5,6 +5,7 @@
 #include "base/log.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,6 +188,71 @@ static void report_settings(const struct gpt_hf_trainer *t, const char *dir)
                   setting(t, t->adam.n_groups - 1, "weight_decay")));
 }
 
+/* ---- the order of a class ---- */
+
+/* The version of transformers that wrote config.json, "4.40.2"; NULL where that
+ * is not said. */
+static const char *version_of(const char *dir, struct gpt_arena *arena)
+{
+    enum { LIMIT = 1 << 20 };
+    const char *version = NULL;
+    char path[GPT_PATH_BYTES];
+    cJSON *json = NULL;
+
+    if (gpt_path_join(path, sizeof(path), dir, "config.json", NULL) ==
+            GPT_OK &&
+        gpt_json_read(&json, path, LIMIT, NULL) == GPT_OK) {
+        const cJSON *said =
+            cJSON_GetObjectItemCaseSensitive(json, "transformers_version");
+
+        if (cJSON_IsString(said))
+            version = gpt_arena_strdup(arena, said->valuestring);
+    }
+    cJSON_Delete(json);
+    return version;
+}
+
+/* Compares the first two numbers of a version with those of another: below 0
+ * where it is older. False where it does not tell, as one that was under way
+ * when the other was. */
+static bool compare_versions(const char *version, const char *other, int *order)
+{
+    int a[2], b[2];
+
+    if (sscanf(version, "%4d.%4d", &a[0], &a[1]) != 2 ||
+        sscanf(other, "%4d.%4d", &b[0], &b[1]) != 2)
+        return false;
+    *order = a[0] != b[0] ? a[0] - b[0] : a[1] - b[1];
+    return *order != 0 || !strstr(version, "dev");
+}
+
+/* The rules in the order that numbers of parameters follow. A version that is
+ * not known leaves them NULL: shapes do not tell two norms from each other. */
+static const struct gpt_hf_rule *
+find_order(const struct gpt_hf_trainer *t, const struct gpt_hf_family *f,
+           const char *dir, struct gpt_arena *arena, const char **why)
+{
+    const char *version = f->before ? version_of(dir, arena) : NULL;
+    int order = 0;
+
+    if (!f->before)
+        return f->rules;
+    if (!version || !compare_versions(version, f->reordered, &order)) {
+        *why = gpt_arena_printf(
+            arena, "transformers %s changed the order of the model's norms, "
+                   "and config.json does not say by its transformers_version "
+                   "on which side of that it was trained", f->reordered);
+        *why = *why ? *why : "its version of transformers is not known";
+        return NULL;
+    }
+    /* Trainer writes config.json with the state, and accelerate does not */
+    if (!gpt_hf_trainer_counts(dir))
+        gpt_warn("%s/%s: moments of norms are taken in the order of "
+                 "transformers %s, which wrote config.json", dir, t->file,
+                 version);
+    return order < 0 ? f->before : f->rules;
+}
+
 /* ---- the state ---- */
 
 static int read_state(struct gpt_hf_trainer *t,
@@ -202,9 +268,13 @@ static int read_state(struct gpt_hf_trainer *t,
                                 err));
     if (*why)
         return GPT_OK;
-    GPT_TRY(gpt_hf_trainer_list(t, im, arena, err));
     t->named = is_named(t);
     const bool names = t->named || has_names(t);
+    const struct gpt_hf_rule *rules =
+        names ? im->family->rules : find_order(t, im->family, dir, arena, why);
+    if (!rules)
+        return GPT_OK;
+    GPT_TRY(gpt_hf_trainer_list(t, im, rules, arena, err));
     if (!names)
         gpt_hf_trainer_number(t, im, arena, why);
     if (t->n)

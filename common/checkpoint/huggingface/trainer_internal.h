@@ -4,10 +4,11 @@
 
 #include "checkpoint/huggingface/trainer.h"
 
-/* Makes t->places of a model, in the order of its class; names are in the
- * arena. */
+/* Makes t->places of a model, in the order of its class, which rules of its
+ * family have; names are in the arena. */
 int gpt_hf_trainer_list(struct gpt_hf_trainer *t,
                         const struct gpt_hf_importer *im,
+                        const struct gpt_hf_rule *rules,
                         struct gpt_arena *arena,
                         struct gpt_err *err) GPT_MUST_USE;
 /* Gives places, in that order, their numbers and groups. *why is NULL, or says

@@ -15,6 +15,7 @@ enum { NAME = GPT_PARAM_NAME + 64, KEY = 24, MOST_GROUPS = 2 };
 struct list {
     struct gpt_hf_trainer *t;
     const struct gpt_hf_importer *im;
+    const struct gpt_hf_rule *rules; /* as many as the family's */
     const struct gpt_param **params; /* (1 + layers, roles): the first are those
                                       * outside layers */
     size_t cap;
@@ -31,6 +32,9 @@ static int add_rule(struct list *l, const struct gpt_hf_rule *rule,
     struct gpt_hf_trainer *t = l->t;
     char name[NAME];
 
+    /* the bias of a router is no parameter of the class */
+    if (p && p->counts)
+        return GPT_OK;
     for (int64_t part = 0; p && part < gpt_hf_parts(rule, p); part++) {
         gpt_hf_name(name, sizeof(name), rule, p, part, l->im->prefix);
         if (t->n && strcmp(t->places[t->n - 1].name, name) == 0)
@@ -54,30 +58,28 @@ static int add_rule(struct list *l, const struct gpt_hf_rule *rule,
 }
 
 /* True where an earlier rule has the role. */
-static bool comes_later(const struct gpt_hf_family *f, size_t at)
+static bool comes_later(const struct gpt_hf_rule *rules, size_t at)
 {
     for (size_t i = 0; i < at; i++)
-        if (f->rules[i].role == f->rules[at].role)
+        if (rules[i].role == rules[at].role)
             return true;
     return false;
 }
 
 /* The optimizer has what the class keeps in memory, in the place of what it
- * saves. The bias of a router is no parameter of the class. */
+ * saves. */
 static int add_held(struct list *l, size_t at, int64_t layer,
                     struct gpt_err *err)
 {
     const struct gpt_hf_family *f = l->im->family;
-    const struct gpt_hf_rule *saved = &f->rules[at], *held;
+    const struct gpt_hf_rule *saved = &l->rules[at], *held;
     const struct gpt_param role = {.role = saved->role};
     size_t next = 0;
 
-    if (saved->role == GPT_ROUTER_BIAS)
-        return GPT_OK;
     held = gpt_hf_rule_of(f->memory, f->n_memory, &role, &next);
     if (!held)
         return add_rule(l, saved, layer, err);
-    return comes_later(f, at) ? GPT_OK : add_rule(l, held, layer, err);
+    return comes_later(l->rules, at) ? GPT_OK : add_rule(l, held, layer, err);
 }
 
 /* Rules of layers stand together, and are gone through for each layer. */
@@ -87,10 +89,10 @@ static int add_rules(struct list *l, struct gpt_err *err)
     size_t end;
 
     for (size_t i = 0; i < f->n_rules; i = end) {
-        const bool layered = strchr(f->rules[i].name, '%') != NULL;
+        const bool layered = strchr(l->rules[i].name, '%') != NULL;
 
         for (end = i + 1; layered && end < f->n_rules &&
-                          strchr(f->rules[end].name, '%'); end++)
+                          strchr(l->rules[end].name, '%'); end++)
             ;
         for (int64_t layer = layered ? 0 : -1;
              layer < (layered ? l->im->config->num_layers : 0); layer++)
@@ -102,9 +104,10 @@ static int add_rules(struct list *l, struct gpt_err *err)
 
 int gpt_hf_trainer_list(struct gpt_hf_trainer *t,
                         const struct gpt_hf_importer *im,
+                        const struct gpt_hf_rule *rules,
                         struct gpt_arena *arena, struct gpt_err *err)
 {
-    struct list l = {.t = t, .im = im, .arena = arena};
+    struct list l = {.t = t, .im = im, .rules = rules, .arena = arena};
 
     /* the importer has compared the number of layers with that of tensors */
     GPT_TRY(gpt_new(&l.params,

@@ -115,7 +115,7 @@ static bool read_tracker(const char *path, char *word, size_t cap)
 
     if (gpt_path_join(file, sizeof(file), path, GPT_TRACKER, NULL) != GPT_OK ||
         gpt_path_is_dir(file) ||
-        gpt_read_file(file, TRACKER_BYTES, &text, &len, NULL) != GPT_OK)
+        gpt_read_held(file, TRACKER_BYTES, &text, &len, NULL) != GPT_OK)
         return false;
     const char *at = text + strspn(text, BLANKS); /* Megatron-LM strips it */
     snprintf(word, cap, "%.*s", (int)strcspn(at, BLANKS), at);

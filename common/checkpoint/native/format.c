@@ -206,7 +206,8 @@ static bool mixes_rules(const struct gpt_source *s)
 }
 
 /* Finds the sources of a kind, one for each row of the parameter table; NULL
- * where the parameter has no such state. */
+ * where the parameter has no such state. Biases of routers have none, but for
+ * older checkpoints. */
 static int find_sources(struct gpt_target *t, const char *kind,
                         const char **names, const struct gpt_tensor **sources,
                         struct gpt_err *err)
@@ -221,7 +222,7 @@ static int find_sources(struct gpt_target *t, const char *kind,
         if (!names[i])
             return gpt_no_memory(err, "names of files");
         sources[i] = NULL;
-        if (*kind && mixes_rules(t->source) &&
+        if (*kind && (row->counts || mixes_rules(t->source)) &&
             !gpt_source_find(t->source, names[i]))
             continue;
         GPT_TRY(gpt_target_find(t, names[i], row, &sources[i], err));

@@ -68,7 +68,7 @@ int gpt_manifest_read(cJSON **root, const char *dir, struct gpt_err *err)
     if (is_missing(path))
         return gpt_fail(err, GPT_EDATA, "%s: missing: no complete checkpoint",
                         path);
-    GPT_TRY(gpt_read_file(path, GPT_MANIFEST_LIMIT, &text, &len, err));
+    GPT_TRY(gpt_read_held(path, GPT_MANIFEST_LIMIT, &text, &len, err));
     GPT_TRY_GOTO(status, check_seal(text, len, path, err), out);
     GPT_TRY_GOTO(status, gpt_json_parse(root, text, len, path, err), out);
     GPT_TRY_GOTO(status, gpt_json_string(*root, "format", &format, path, err),
@@ -143,7 +143,7 @@ int gpt_checkpoint_tracker(const char *root, int64_t *iteration,
     GPT_TRY(gpt_path_join(path, sizeof(path), root, GPT_TRACKER, err));
     if (is_missing(path))
         return gpt_fail(err, GPT_EDATA, "%s: missing", path);
-    GPT_TRY(gpt_read_file(path, 64, &text, &len, err));
+    GPT_TRY(gpt_read_held(path, 64, &text, &len, err));
     errno = 0;
     *iteration = strtoll(text, &end, 10);
     bool good = end > text && errno == 0 && *iteration >= 0 &&

@@ -395,7 +395,7 @@ static int read_config(struct gpt_source *s, struct gpt_err *err)
     s->config = (struct gpt_config){
         .position_embedding = GPT_POSITION_ROPE, .init_std = 0.02};
     GPT_TRY(gpt_path_join(path, sizeof(path), p->dir, GPT_LITGPT_CONFIG, err));
-    GPT_TRY(gpt_read_file(path, CONFIG_LIMIT, &text, &len, err));
+    GPT_TRY(gpt_read_held(path, CONFIG_LIMIT, &text, &len, err));
     GPT_TRY_GOTO(status, read_yaml(&y, text, err), out);
     GPT_TRY_GOTO(status, check_needed(&y, err), out);
     for (int i = 0; i < y.n; i++)

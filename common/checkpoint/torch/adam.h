@@ -26,6 +26,10 @@ int gpt_torch_adam_open(struct gpt_torch_adam *a, const struct gpt_torch *t,
                         const struct gpt_pickle_value *optimizer,
                         struct gpt_arena *arena, const char **why,
                         struct gpt_err *err) GPT_MUST_USE;
+/* NULL, or why the settings of a group say that a state with Adam's two moments
+ * is not Adam's. group: a dict of param_groups. In the arena, or a constant. */
+const char *gpt_torch_adam_denied(const struct gpt_pickle_value *group,
+                                  struct gpt_arena *arena);
 void gpt_torch_adam_close(struct gpt_torch_adam *a); /* zero is fine */
 
 /* The moments of a kind of the parameter of that key, a number or a name, or
