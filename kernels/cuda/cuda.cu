@@ -377,6 +377,23 @@ static void cuda_describe(const struct gpt_backend *be, char *text, size_t cap)
              loading && strcmp(loading, "EAGER") == 0 ? ", kernels loaded at once" : "");
 }
 
+/* What experts and latent attention need. */
+static void add_variants(struct gpt_backend *be)
+{
+    be->route = cuda_route;
+    be->route_bwd = cuda_route_bwd;
+    be->balance = cuda_balance;
+    be->expert_pick = cuda_expert_pick;
+    be->expert_sum = cuda_expert_sum;
+    be->expert_matmul = cuda_expert_matmul;
+    be->expert_weigh = cuda_expert_weigh;
+    be->gate_rows = cuda_gate_rows;
+    be->gate_rows_bwd = cuda_gate_rows_bwd;
+    be->latent_join = cuda_latent_join;
+    be->latent_split = cuda_latent_split;
+    be->fit_columns = cuda_fit_columns;
+}
+
 /* Filled by names, not by position: C++17 has no designated initializers, and the
  * table grows in the middle. */
 static struct gpt_backend table()
@@ -441,18 +458,7 @@ static struct gpt_backend table()
     be.attn_scratch = cuda_attn_scratch;
     be.attn_slow = cuda_attn_slow;
     be.attn_cached = cuda_attn_cached;
-    be.route = cuda_route;
-    be.route_bwd = cuda_route_bwd;
-    be.balance = cuda_balance;
-    be.expert_pick = cuda_expert_pick;
-    be.expert_sum = cuda_expert_sum;
-    be.expert_matmul = cuda_expert_matmul;
-    be.expert_weigh = cuda_expert_weigh;
-    be.gate_rows = cuda_gate_rows;
-    be.gate_rows_bwd = cuda_gate_rows_bwd;
-    be.latent_join = cuda_latent_join;
-    be.latent_split = cuda_latent_split;
-    be.fit_columns = cuda_fit_columns;
+    add_variants(&be);
     be.xent = cuda_xent;
     be.xent_partial = cuda_xent_partial;
     be.xent_finish = cuda_xent_finish;

@@ -193,7 +193,7 @@ static int prove(struct gpt_megatron *m, const struct gpt_megatron_buckets *b,
     uint8_t x[PROOF], y[PROOF];
 
     /* no bucket has it */
-    if (gpt_megatron_is_buffer(p->role))
+    if (p->counts)
         return GPT_OK;
     if (!t || gpt_tensor_check(master, m->dir, NULL) != GPT_OK) {
         *fits = false;

@@ -243,11 +243,11 @@ int gpt_megatron_merge_dist(struct gpt_megatron *m, const struct gpt_param *p,
     const struct gpt_tensor *weight =
         gpt_megatron_dist_tensor(m, "", p->role, p->layer, &ignored);
     const struct gpt_tensor *t =
-        m->buckets && !gpt_megatron_is_buffer(p->role)
+        m->buckets && !p->counts
             ? NULL
             : find_kind(m, p, kind, &layer);
 
-    if (m->buckets && weight && !gpt_megatron_is_buffer(p->role)) {
+    if (m->buckets && weight && !p->counts) {
         m->dist->used[weight - m->dist->tensors] = true;
         return gpt_megatron_copy_bucket(m->buckets, p, kind, out, err);
     }

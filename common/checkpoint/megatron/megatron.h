@@ -241,9 +241,6 @@ int gpt_megatron_merge_experts(struct gpt_megatron *m,
                                const struct gpt_param *p,
                                struct gpt_tensor *out, int64_t pp, int64_t v,
                                int kind, struct gpt_err *err) GPT_MUST_USE;
-/* The state of what no optimizer trains: zeros. */
-int gpt_megatron_add_zeros(struct gpt_tensor *out,
-                           struct gpt_err *err) GPT_MUST_USE;
 /* Makes the tensors; every tensor of the files is used or known to be no
  * parameter. */
 int gpt_megatron_merge(struct gpt_megatron *m,
@@ -283,11 +280,6 @@ static inline bool gpt_megatron_is_expert(enum gpt_param_role role)
 }
 /* True for the name of such a tensor. */
 bool gpt_megatron_names_expert(const char *name);
-/* True for what a run computes and its optimizer does not train. */
-static inline bool gpt_megatron_is_buffer(enum gpt_param_role role)
-{
-    return role == GPT_ROUTER_BIAS;
-}
 /* That of an expert, by its number among those of the rank. all: the tensor is
  * that of all of the rank's experts, under names of before 2026; see
  * read_experts.c. NULL when there is neither. */

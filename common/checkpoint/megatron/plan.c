@@ -46,6 +46,8 @@ static int find_sources(struct gpt_target *t, struct gpt_err *err)
         GPT_TRY(gpt_new(&p->sources[k], (size_t)p->table.n,
                         sizeof(*p->sources[k]), "plan", err));
         for (int64_t i = 0; i < p->table.n; i++) {
+            if (k > 0 && p->table.rows[i].counts)
+                continue;
             snprintf(name, sizeof(name), "%s%s",
                      gpt_kind_prefix((enum gpt_kind)k), p->table.rows[i].name);
             GPT_TRY(gpt_target_find(t, name, &p->table.rows[i],
@@ -159,7 +161,7 @@ int gpt_megatron_new_cut(struct gpt_target *t,
         .ndim = s->param->ndim,
         .chunk = chunk,
         .order = cut_order(s, (enum gpt_megatron_names)t->o.style),
-        .group = gpt_megatron_is_buffer(s->param->role) ? -1 : !s->param->decay,
+        .group = s->param->counts ? -1 : !s->param->decay,
         .shared = s->param->tied && t->o.pp_size > 1,
         .copy = s->copy,
     };
@@ -335,11 +337,10 @@ static void count_bytes(struct gpt_target *t, int64_t rank)
     /* tensors alone: pickles are small beside them */
     for (int b = 0; b < p->n_blocks; b++)
         for (int64_t i = 0; i < r->n; i++) {
-            const enum gpt_dtype dtype =
-                gpt_megatron_cut_dtype(p, &p->blocks[b], &r->cuts[i]);
-
             if (!gpt_megatron_has_cut(&p->blocks[b], &r->cuts[i]))
                 continue;
+            const enum gpt_dtype dtype =
+                gpt_megatron_cut_dtype(p, &p->blocks[b], &r->cuts[i]);
             /* counts were checked for overflow with the parameter table */
             t->files[rank].bytes +=
                 r->cuts[i].count * (int64_t)gpt_dtype_bytes(dtype);

@@ -194,8 +194,6 @@ static int merge_param(struct gpt_megatron *m, const struct gpt_param *param,
 {
     int64_t pp, v;
 
-    if (gpt_megatron_is_buffer(param->role) && kind != GPT_MEGATRON_MASTER)
-        return gpt_megatron_add_zeros(out, err);
     if (m->dist)
         return gpt_megatron_merge_dist(m, param, out, kind, err);
     const bool found = find_place(m, param, &pp, &v);
@@ -249,6 +247,8 @@ static int merge_kind(struct gpt_megatron *m, enum gpt_kind kind, int state,
         const char *name =
             gpt_arena_printf(&m->arena, "%s%s", gpt_kind_prefix(kind), p->name);
 
+        if (p->counts && kind != GPT_KIND_PARAMETERS)
+            continue;
         if (!name) /* it outlives the table, which a program may free */
             return gpt_no_memory(err, "names of tensors");
         m->tensors[m->n] = gpt_tensor_make(name, GPT_F32, p->ndim, p->shape);

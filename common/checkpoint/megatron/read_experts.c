@@ -10,7 +10,6 @@
 #include "checkpoint/megatron/megatron.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* ---- ranks ---- */
 
@@ -228,14 +227,4 @@ int gpt_megatron_merge_experts(struct gpt_megatron *m,
                                  kind, err));
         }
     return GPT_OK;
-}
-
-int gpt_megatron_add_zeros(struct gpt_tensor *out, struct gpt_err *err)
-{
-    struct gpt_file_box box = {.dtype = GPT_F32};
-
-    memcpy(box.shape, out->shape, sizeof(box.shape));
-    for (int d = 0; d < out->ndim; d++)
-        box.begin[d] = 0;
-    return gpt_tensor_add(out, &box, err);
 }
