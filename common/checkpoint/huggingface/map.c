@@ -76,6 +76,7 @@ int gpt_hf_ndim(const struct gpt_hf_rule *rule, const struct gpt_param *p)
     case GPT_HF_ONE_ROW:
         return 2;
     case GPT_HF_STACKED:
+    case GPT_HF_STACKED_TRANSPOSED:
     case GPT_HF_GATES:
     case GPT_HF_UPS:
         return 3;
@@ -126,7 +127,7 @@ bool gpt_hf_ignores(const struct gpt_hf_family *family,
     static const char *const constants[] = {
         ".attn.bias", ".attn.masked_bias", ".attn.causal_mask",
         ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq",
-        ".act_fn.beta", ".act_fn.eps",
+        ".rotary_pos_emb.inv_freq", ".act_fn.beta", ".act_fn.eps",
     };
     const char *output = gpt_hf_output_name(family);
 
@@ -182,6 +183,7 @@ static int64_t outputs(const struct gpt_config *c,
         return p->shape[1];
     case GPT_HF_EXPERT:
     case GPT_HF_STACKED:
+    case GPT_HF_STACKED_TRANSPOSED:
         return expert_rows(p);
     case GPT_HF_EXPERT_GATE:
     case GPT_HF_EXPERT_UP:
@@ -214,6 +216,11 @@ void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
         shape[0] = count_experts(p);
         shape[1] = rows;
         shape[2] = p->shape[1];
+        return;
+    case GPT_HF_STACKED_TRANSPOSED:
+        shape[0] = count_experts(p);
+        shape[1] = p->shape[1];
+        shape[2] = rows;
         return;
     case GPT_HF_ONE_ROW:
         shape[0] = rows;
@@ -410,6 +417,32 @@ static int view_halves(struct gpt_tensor *out, const struct gpt_tensor *in,
     return status;
 }
 
+/* Experts that are transposed one by one, which are shown as matrices one above
+ * the other. */
+static int view_transposed(struct gpt_tensor *out, const struct gpt_tensor *in,
+                           const struct gpt_param *p, bool import,
+                           struct gpt_err *err)
+{
+    const int64_t here[] = {expert_rows(p), p->shape[1]};
+    const int64_t shape[] = {count_experts(p) * here[1], here[0]};
+    struct gpt_tensor between = gpt_tensor_make(in->name, in->dtype, 2, shape);
+    int status = import ? gpt_hf_flatten(&between, in, err) : GPT_OK;
+
+    for (int64_t e = 0; status == GPT_OK && e < count_experts(p); e++) {
+        struct gpt_map m = {.perm = {1, 0, 2, 3},
+                            .shape = {here[!import], here[import]}};
+
+        m.to[0] = e * here[!import];
+        m.from[0] = e * here[import];
+        status = gpt_tensor_view(import ? out : &between,
+                                 import ? &between : in, &m, 1, err);
+    }
+    if (status == GPT_OK && !import)
+        status = gpt_hf_stack(out, &between, err);
+    gpt_tensor_free(&between);
+    return status;
+}
+
 /* The vocabulary there has no dummy rows. Those that padding adds repeat the
  * last row, as Megatron's converters have it; they take no probability either
  * way. */
@@ -425,6 +458,8 @@ int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
         return gpt_hf_flatten(out, there, err);
     if (rule->order == GPT_HF_GATES || rule->order == GPT_HF_UPS)
         return view_halves(out, there, rule, p, true, err);
+    if (rule->order == GPT_HF_STACKED_TRANSPOSED)
+        return view_transposed(out, there, p, true, err);
     if (p->vocab_rows)
         return gpt_tensor_resize(out, there, true, err);
     return view_rows(out, there, c, rule, p, part, true, err);
@@ -442,5 +477,7 @@ int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
         return gpt_hf_stack(there, here, err);
     if (rule->order == GPT_HF_GATES || rule->order == GPT_HF_UPS)
         return view_halves(there, here, rule, p, false, err);
+    if (rule->order == GPT_HF_STACKED_TRANSPOSED)
+        return view_transposed(there, here, p, false, err);
     return view_rows(there, here, c, rule, p, part, false, err);
 }

@@ -252,5 +252,9 @@ extern const struct gpt_hf_family gpt_hf_hunyuan_moe, gpt_hf_glm4_moe;
 extern const struct gpt_hf_family gpt_hf_dots1, gpt_hf_solar_open;
 extern const struct gpt_hf_family gpt_hf_exaone_moe, gpt_hf_hy_v3;
 extern const struct gpt_hf_family gpt_hf_minimax_m2, gpt_hf_ernie_moe;
+extern const struct gpt_hf_family gpt_hf_aria, gpt_hf_sarvam_moe;
+extern const struct gpt_hf_family gpt_hf_internlm2, gpt_hf_chatglm;
+extern const struct gpt_hf_family gpt_hf_qwen, gpt_hf_minicpm;
+extern const struct gpt_hf_family gpt_hf_deepseek, gpt_hf_bailing;
 
 #endif
