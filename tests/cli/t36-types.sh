@@ -124,6 +124,15 @@ whole llava llama '"model_type": "llava_llama", "mm_hidden_size": 8' ''
 whole minicpmv qwen2 '"model_type": "minicpmv", "version": 2.6' \
     's/"(model|lm_head)\./"llm.$1./g'
 changed minicpmv-hf 's/2\.6/2.4/' 'model_type is minicpmv'
+# matrices of Phi that adapters for pictures change, which are beside them
+gpt-reshape --load-path "$golden/gguf/window.gguf" --save-path phi3-hf \
+    --to hf -q
+# shellcheck disable=SC2016 # perl's
+for type in phi3_v phi4mm; do
+    whole $type phi3 "\"model_type\": \"$type\", \"img_processor\": {}" \
+        's/(qkv_proj|down_proj)\.weight/$1.base_layer.weight/g'
+done
+
 # ---- experts in GGUF files ----
 moe='--num-experts 4 --moe-router-topk 2'
 some="$moe --moe-ffn-hidden-size 12 --moe-shared-expert-intermediate-size 24"
