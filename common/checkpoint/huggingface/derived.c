@@ -1,5 +1,5 @@
-/* See derived.h. A number that comes back from what was made of it is whole
- * again where it was: a quotient of doubles may miss it by its last bits. */
+/* See derived.h. A quotient of doubles may miss the number of a file by its last
+ * bits: what is written is one of which the same model is read again. */
 #include "checkpoint/huggingface/derived.h"
 
 #include "base/memory.h"
@@ -80,12 +80,19 @@ int gpt_hf_read_derived(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     return status;
 }
 
+/* The number that gives the field again when it is read: the quotient, one that
+ * has fewer digits, or a neighbour. */
 double gpt_hf_derived_value(const struct gpt_hf_key *key,
                             const struct gpt_config *c)
 {
     const enum gpt_hf_formula formula = (enum gpt_hf_formula)key->offset;
-    const double x = value_of(c, formula) / factor_of(c, formula);
-    const double round = rint(x * 1e6) / 1e6;
+    const double value = value_of(c, formula), factor = factor_of(c, formula);
+    const double x = value / factor;
+    const double tries[] = {rint(x * 1e6) / 1e6, x, nextafter(x, 0),
+                            nextafter(x, INFINITY)};
 
-    return fabs(round - x) <= 1e-14 * x ? round : x;
+    for (size_t i = 0; i < GPT_COUNT(tries); i++)
+        if (tries[i] * factor <= value && tries[i] * factor >= value)
+            return tries[i];
+    return x;
 }
