@@ -1,5 +1,5 @@
-/* See derived.h. A quotient of doubles may miss the number of a file by its last
- * bits: what is written is one of which the same model is read again. */
+/* See derived.h. A quotient of doubles may miss the number of a file by its
+ * last bits: what is written is one of which the same model is read again. */
 #include "checkpoint/huggingface/derived.h"
 
 #include "base/memory.h"
