@@ -57,6 +57,9 @@ struct gpt_source {
     /* How the files have weights that are read as floats, or NULL: "gptq, 4
      * bits, groups of 128". */
     const char *quantized;
+    /* Layers have other numbers than in the files, of which some are left
+     * out. */
+    bool counted_anew;
     /* What the files keep of a run beside tensors and cannot be read, as they
      * call it: "rng_state", or NULL. */
     const char *left_out;

@@ -358,6 +358,8 @@ while read -r name type left; do
 done <<END
 gemma3 gemma3_text 23
 mistral3 ministral3 15
+qwen3_vl_moe qwen3_moe 27
+mllama llama 54
 END
 # an object of the part; or its keys beside those of pictures, as in older files
 {

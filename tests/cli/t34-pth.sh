@@ -29,7 +29,7 @@ same_as_torch() { # name checkpoint
 }
 
 for name in nanogpt nanogpt_plain llama llama_parts llama_copies litgpt \
-    litgpt_old; do
+    litgpt_old litgpt_experts; do
     same_as_torch $name "$golden/$name"
     expect 0 "$name: into two ranks" into "$golden/$name" $name.two --verify \
         --target-tensor-model-parallel-size 2
@@ -155,6 +155,11 @@ check 'without a word' sh -c '! grep -q "in all, first" "$1"' \
 
 # ---- LitGPT ----
 moments litgpt 0000001 32704
+moments litgpt_experts 0000001 32192
+refused 'a router that chooses by groups' litgpt_experts \
+    's/n_expert_groups: null/n_expert_groups: 2/' "n_expert_groups '2' is not"
+refused 'fewer experts than a token has' litgpt_experts \
+    's/n_expert: 4/n_expert: 1/' 'moe_router_topk is above num_experts'
 refused 'a field that is not known' litgpt \
     's/sliding_window_size: null/sliding_window_size: 9/' \
     "sliding_window_size '9' is not known, and may change what the model"

@@ -12,7 +12,7 @@ reader that takes those of another parameter is found out. llama, llama_parts,
 llama_copies: the same model in one file, in the files of two ranks, and in those
 of four, of which two each have a copy of a head of keys and values. The second of
 each are not zip archives, which have checksums. litgpt, litgpt_old: a run, and weights in the
-order of versions before 0.5.4. Each directory has
+order of versions before 0.5.4; litgpt_experts: a run with experts. Each directory has
 expected.txt: a line of ids that follow 1 2 3 by the largest logit, and the log
 probability of 7 8 9 after 4 5 6."""
 import json
@@ -208,14 +208,15 @@ def by_group(t, c):
                      dim=1).flatten(0, 1).contiguous()
 
 
-def litgpt(folder, old):
+def litgpt(folder, old, **experts):
     torch.manual_seed(6)
     c = Config(name="tiny", hf_config={"org": "none", "name": "tiny"},
                block_size=32, n_layer=2, n_embd=16, vocab_size=61,
                padded_vocab_size=61, n_head=4, n_query_groups=2, head_size=6,
                rotary_percentage=1.0, intermediate_size=40,
                norm_class_name="LayerNorm" if old else "RMSNorm",
-               mlp_class_name="GptNeoxMLP" if old else "LLaMAMLP",
+               mlp_class_name="GptNeoxMLP" if old else "LLaMAMoE" if experts
+               else "LLaMAMLP", **experts,
                parallel_residual=old, bias=old, rope_adjustments=None if old
                else {"factor": 4.0, "low_freq_factor": 1.0,
                      "high_freq_factor": 4.0, "original_max_seq_len": 16})
@@ -254,6 +255,9 @@ def main():
     meta(os.path.join(out, "llama_copies"), 4)
     litgpt(os.path.join(out, "litgpt"), False)
     litgpt(os.path.join(out, "litgpt_old"), True)
+    litgpt(os.path.join(out, "litgpt_experts"), False, n_expert=4,
+           n_expert_per_token=2, moe_intermediate_size=6, n_shared_expert=2,
+           first_k_dense_replace=1)
 
 
 if __name__ == "__main__":

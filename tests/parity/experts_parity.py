@@ -90,6 +90,12 @@ CASES = {
         **HEADS, **ROUTED, first_k_dense_replace=1, n_shared_experts=2,
         norm_topk_prob=True, routed_scaling_factor=2.5, sliding_window=None)),
     "solar_open": ("SolarOpen", dict(**HEADS, **ROUTED)),
+    "aria_text": ("AriaText", dict(
+        **HEADS, moe_num_experts=EXPERTS, moe_topk=TOP)),
+    "sarvam_moe": ("SarvamMoE", dict(**HEADS, **ROUTED, n_shared_experts=2)),
+    "sarvam_moe-plain": ("SarvamMoE", dict(
+        **HEADS, **ROUTED, **DENSE, first_k_dense_replace=2,
+        attention_bias=True, use_qk_norm=False)),
     "exaone_moe": ("ExaoneMoe", dict(
         **WIDE, **MOE, **DENSE, num_experts=EXPERTS, sliding_window=9)),
     "hy_v3": ("HYV3", dict(**HEADS, **MOE, **DENSE, num_experts=EXPERTS)),
@@ -166,8 +172,10 @@ def expected(tensors, layer):
                      if k.endswith(f".experts.{e}.{w}.weight")), None)
 
     one("router.weight", "moe.gate.weight", "mlp.gate.weight",
-        "router.layer.weight", "gate.wg.weight", "router.gate.weight")
-    one("router.expert_bias", "e_score_correction_bias", "mlp.expert_bias")
+        "router.layer.weight", "gate.wg.weight", "router.gate.weight",
+        "mlp.router.weight")
+    one("router.expert_bias", "e_score_correction_bias", "mlp.expert_bias",
+        "gate.expert_bias")
     fused = next((v for k, v in names.items()
                   if k.endswith("moe.input_linear.weight")), None)
     if fused is not None:
@@ -175,6 +183,11 @@ def expected(tensors, layer):
                     if k.endswith("moe.output_linear.weight"))
         out["experts.linear_fc1.weight"] = fused.flatten(0, 1)
         out["experts.linear_fc2.weight"] = down.flatten(0, 1)
+    elif any(k.endswith("experts.fc1.weight") for k in names):
+        for which in "fc1", "fc2":  # (experts, in, out)
+            out[f"experts.linear_{which}.weight"] = next(
+                v for k, v in names.items() if k.endswith(
+                    f"experts.{which}.weight")).transpose(1, 2).flatten(0, 1)
     elif of_expert(0, GATES) is not None:
         n = 1 + max(int(k.split(".experts.")[1].split(".")[0])
                     for k in names if ".experts." in k)

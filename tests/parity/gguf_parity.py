@@ -36,6 +36,9 @@ UNTIED = "--untie-embeddings-and-output-weights "
 GQA = "--num-attention-heads 4 --num-query-groups 2 "
 MHA = "--num-attention-heads 4 "
 MOE = "--num-experts 4 --moe-router-topk 2 "
+SIGMOID = (MOE + "--moe-ffn-hidden-size 32 "
+           "--moe-shared-expert-intermediate-size 64 "
+           "--moe-router-score-function sigmoid --moe-router-expert-bias ")
 # name: options of gpt-train, architecture
 CASES = {
     "gpt2": (MHA, "gpt2"),
@@ -150,6 +153,37 @@ CASES = {
                    "--residual-multiplier 0.4 --logit-multiplier 0.5 "
                    "--query-pre-attn-scalar 25 "
                    "--moe-shared-expert-intermediate-size 80", "granitemoe"),
+    "glm4moe": (LLAMA + UNTIED + GQA + SIGMOID + "--rotary-percent 0.5 "
+                "--add-qkv-bias --moe-dense-layers 1 "
+                "--moe-router-topk-scaling-factor 2.5", "glm4moe"),
+    "glm4moe with norms of heads": (
+        LLAMA + GQA + SIGMOID + "--rotary-percent 0.5 --qk-layernorm "
+        "--moe-router-pre-softmax", "glm4moe"),
+    "dots1": (LLAMA + UNTIED + MHA + SIGMOID + "--kv-channels 32 "
+              "--qk-layernorm --moe-dense-layers 1 "
+              "--moe-router-topk-scaling-factor 2.5", "dots1"),
+    "ernie4_5-moe": (LLAMA + GQA + MOE + "--rotary-interleaved "
+                     "--moe-ffn-hidden-size 32 --moe-router-expert-bias "
+                     "--moe-dense-layers 1 "
+                     "--moe-shared-expert-intermediate-size 64",
+                     "ernie4_5-moe"),
+    "hunyuan-moe": (LLAMA + UNTIED + GQA + MOE + "--qk-norm-turned "
+                    "--rotary-scaling-type ntk_alpha "
+                    "--rotary-scaling-factor 50 "
+                    "--moe-shared-expert-intermediate-size 96",
+                    "hunyuan-moe"),
+    "minimax-m2": (LLAMA + UNTIED + GQA + MOE + "--rotary-percent 0.5 "
+                   "--qk-norm-whole --moe-router-score-function sigmoid "
+                   "--moe-router-expert-bias", "minimax-m2"),
+    "bailingmoe": (LLAMA + UNTIED + GQA + MOE + "--kv-channels 32 "
+                   "--add-qkv-bias "
+                   "--moe-ffn-hidden-size 32 "
+                   "--moe-shared-expert-intermediate-size 64", "bailingmoe"),
+    "deepseek": (LLAMA + UNTIED + GQA + MOE + "--moe-ffn-hidden-size 32 "
+                 "--moe-router-pre-softmax --moe-dense-layers 1 "
+                 "--moe-shared-expert-intermediate-size 64", "deepseek"),
+    "chatglm": (LLAMA + UNTIED + GQA + "--rotary-percent 0.5 "
+                "--rotary-interleaved --add-qkv-bias", "chatglm"),
 }
 
 
@@ -224,6 +258,46 @@ def copy_file(source, to, change):
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
     w.close()
+
+
+SEES = {"qwen2vl": "qwen2", "qwen3vl": "qwen3", "qwen3vlmoe": "qwen3moe"}
+
+
+def compare_pictures(arch, of):
+    """The text part of a model that reads pictures, too: its files have another
+    architecture's keys, and which positions of three a pair turns by."""
+    if not test(make(arch, CASES[of][0]), f"{arch}: a model"):
+        return
+    run("gpt-reshape", "--load-path", arch, "--save-path", "part.gguf",
+        "--force")
+    source = gguf.GGUFReader("part.gguf")
+    w = gguf.GGUFWriter(arch + ".gguf", arch)
+    for field in source.fields.values():
+        if field.name.startswith("GGUF.") or \
+                field.name == "general.architecture":
+            continue
+        name = field.name
+        if name.startswith(of + "."):
+            name = arch + name[len(of):]
+        kind = field.types[0]
+        w.add_key_value(name, field.contents(), kind, field.types[-1]
+                        if kind == gguf.GGUFValueType.ARRAY else None)
+    w.add_rope_dimension_sections([4, 2, 2, 0])
+    if arch != "qwen2vl":
+        w.add_num_deepstack_layers(0)
+    for t in source.tensors:
+        w.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    server = llama_cpp(arch + ".gguf")
+    for prompt in PROMPTS:
+        want = greedy(arch, prompt, 24)
+        got = complete(server, prompt, 24)["choices"][0]["text"].rstrip()
+        test(got == want == greedy(arch + ".gguf", prompt, 24),
+             f"{arch}: the same text of {prompt!r}")
+    del server
 
 
 def tensors(path):
@@ -514,6 +588,9 @@ def main(golden):
         r = run("gpt-reshape", "--load-path", at + ".gguf", "--save-path",
                 at + "_back", "--true-vocab-size", "350")
         test(r.returncode == 0, f"{name}: comes back")
+    for arch, of in SEES.items():
+        if not sys.argv[2:] or arch in sys.argv[2:]:
+            compare_pictures(arch, of)
     if not sys.argv[2:] or "packing" in sys.argv[2:]:
         compare_packing()
     if not sys.argv[2:] or "vocabularies" in sys.argv[2:]:

@@ -434,6 +434,10 @@ static int merge_all(struct gpt_source *s, const struct gpt_source_options *o,
     s->free_merged = free_merged;
     m->s = s;
     m->config = s->config;
+    /* names of the adapter would be those of other layers */
+    if (s->counted_anew)
+        return gpt_fail(err, GPT_EDATA, "%s: no adapter is merged into a model "
+                        "of whose layers some are left out", s->at);
     GPT_TRY(open_all(m, dirs, err));
     m->family = s->family ? gpt_hf_family_find(s->family, NULL) : NULL;
     GPT_TRY(gpt_hf_choose_family(&m->config, &m->family, err));

@@ -51,6 +51,7 @@
     RULE(FC1_WEIGHT, SECOND, "blk.%.ffn_up.weight")
 #define ROUTED                                           \
     RULE(ROUTER_WEIGHT, SAME, "blk.%.ffn_gate_inp.weight"), \
+    RULE(ROUTER_BIAS, SAME, "blk.%.exp_probs_b.bias"),   \
     RULE(EXPERTS_FC1, GATES, "blk.%.ffn_gate_exps.weight"), \
     RULE(EXPERTS_FC1, UPS, "blk.%.ffn_up_exps.weight"),  \
     RULE(EXPERTS_FC2, STACKED, "blk.%.ffn_down_exps.weight"), \
@@ -97,6 +98,14 @@ static const struct gpt_hf_rule seed[] = {
     .position_embedding = GPT_POSITION_ROPE, .rotary_interleaved = true,   \
     .no_norm_bias = true, .activation = GPT_SILU, .gated = true,           \
     .no_linear_bias = true, .parallel_blocks = true, .shared_norm = true
+
+#define SIGMOID                                                            \
+    .moe_router_score_function = GPT_SCORE_SIGMOID,                        \
+    .moe_router_expert_bias = true
+#define ROUTED_KEYS                                                        \
+    (GPT_GGUF_HAS(EXPERTS) | GPT_GGUF_HAS(EXPERT_FFN) |                    \
+     GPT_GGUF_HAS(COUNT) | GPT_GGUF_HAS(SCORES) | GPT_GGUF_HAS(WEIGHTS) |  \
+     GPT_GGUF_HAS(SUM))
 
 /* In the order in which a model to be written tries them: Llama's biases may be
  * those of Qwen 2, whose name is then the one that users expect. One is here
@@ -233,6 +242,64 @@ const struct gpt_gguf_arch gpt_gguf_archs[] = {
      TABLE(pairs), .pairs = true, .whole_heads = true,
      .uses = GPT_GGUF_HAS(FACTORS) | GPT_GGUF_HAS(DIVISOR) |
              GPT_GGUF_HAS(EXPERTS) | GPT_GGUF_HAS(SHARED)},
+    /* before GLM's, which can say all that it is, and is more */
+    {.name = "dots1", .family = "dots1",
+     .base = {LLAMA_BASE, SIGMOID, .qk_norm = true}, TABLE(halves),
+     .whole_heads = true, .needs_head = true, .must_share = true,
+     .all_groups = true, .uses = ROUTED_KEYS | GPT_GGUF_HAS(LEAD)},
+    {.name = "glm4moe", .family = "glm4_moe",
+     .base = {LLAMA_BASE, SIGMOID}, TABLE(seed), .free_bias = {.qkv = true},
+     .free_norm = true, .must_share = true,
+     .uses = ROUTED_KEYS | GPT_GGUF_HAS(LEAD)},
+    {.name = "ernie4_5-moe", .family = "ernie4_5_moe",
+     .base = {LLAMA_BASE, .rotary_interleaved = true,
+              .moe_router_expert_bias = true},
+     TABLE(halves), .whole_heads = true,
+     .uses = GPT_GGUF_HAS(EXPERTS) | GPT_GGUF_HAS(EXPERT_FFN) |
+             GPT_GGUF_HAS(SHARED) | GPT_GGUF_HAS(LEAD) | GPT_GGUF_HAS(STEP)},
+    /* what is shared has a width of its own, where others count experts */
+    {.name = "hunyuan-moe", .family = "hunyuan_v1_moe",
+     .base = {LLAMA_BASE, .qk_norm = true, .qk_norm_turned = true},
+     TABLE(halves), .whole_heads = true, .folds_alpha = true,
+     .must_share = true,
+     .uses = GPT_GGUF_HAS(EXPERTS) | GPT_GGUF_HAS(EXPERT_FFN) |
+             GPT_GGUF_HAS(SHARED)},
+    {.name = "minimax-m2", .family = "minimax_m2",
+     .base = {LLAMA_BASE, SIGMOID, .qk_norm = true, .qk_norm_whole = true},
+     TABLE(halves), .needs_head = true,
+     .uses = GPT_GGUF_HAS(EXPERTS) | GPT_GGUF_HAS(EXPERT_FFN) |
+             GPT_GGUF_HAS(SCORES)},
+    /* its graph has experts in all layers, whatever the key of others says */
+    {.name = "bailingmoe", .family = "bailing_moe", .base = {LLAMA_BASE},
+     TABLE(pairs), .pairs = true, .whole_heads = true, .needs_head = true,
+     .has_freqs = true, .must_share = true, .free_bias = {.qkv = true},
+     .uses = GPT_GGUF_HAS(EXPERTS) | GPT_GGUF_HAS(EXPERT_FFN) |
+             GPT_GGUF_HAS(COUNT) | GPT_GGUF_HAS(WEIGHTS) | GPT_GGUF_HAS(SUM)},
+    {.name = "deepseek", .family = "deepseek",
+     .base = {LLAMA_BASE, .moe_router_pre_softmax = true}, TABLE(pairs),
+     .pairs = true, .whole_heads = true, .fills_width = true,
+     .must_share = true,
+     .uses = GPT_GGUF_HAS(EXPERTS) | GPT_GGUF_HAS(EXPERT_FFN) |
+             GPT_GGUF_HAS(COUNT) | GPT_GGUF_HAS(LEAD) | GPT_GGUF_HAS(WEIGHTS)},
+    {.name = "internlm2", .family = "internlm2", .base = {LLAMA_BASE},
+     TABLE(pairs), .pairs = true, .whole_heads = true, .needs_head = true},
+    /* its factors are Granite's, and their keys must be there: without them
+     * llama.cpp has numbers of one model */
+    {.name = "minicpm", .family = "minicpm", .base = {LLAMA_BASE},
+     TABLE(pairs), .pairs = true, .whole_heads = true,
+     .uses = GPT_GGUF_HAS(FACTORS) | GPT_GGUF_HAS(DIVISOR)},
+    /* GLM without norms after blocks, under the name of its first versions */
+    {.name = "chatglm", .family = "chatglm",
+     .base = {LLAMA_BASE, .rotary_interleaved = true}, TABLE(phi3),
+     .free_bias = {.qkv = true}, .fills_width = true},
+    /* text of models that read pictures, too: a token has one position */
+    {.name = "qwen2vl", .family = "qwen2", .fills_width = true,
+     .base = {LLAMA_BASE, .qkv_bias = true}, TABLE(halves)},
+    {.name = "qwen3vl", .family = "qwen3",
+     .base = {LLAMA_BASE, .qk_norm = true}, TABLE(halves)},
+    {.name = "qwen3vlmoe", .family = "qwen3_moe",
+     .base = {LLAMA_BASE, .qk_norm = true}, TABLE(halves),
+     .uses = GPT_GGUF_HAS(EXPERTS) | GPT_GGUF_HAS(EXPERT_FFN)},
     {.name = "mpt", .family = "mpt",
      .base = {.position_embedding = GPT_POSITION_ALIBI, .no_norm_bias = true,
               .no_linear_bias = true, .activation = GPT_GELU_EXACT},
@@ -331,6 +398,19 @@ const struct gpt_gguf_field gpt_gguf_fields[] = {
      AT(moe_ffn_hidden_size), GPT_GGUF_SAME},
     {"expert_shared_feed_forward_length", true, GPT_GGUF_SHARED, false,
      AT(moe_shared_expert_intermediate_size), GPT_GGUF_SAME},
+    /* after that of an expert, which it is counted in */
+    {"expert_shared_count", true, GPT_GGUF_COUNT, false,
+     AT(moe_shared_expert_intermediate_size), GPT_GGUF_EXPERTS_WIDE},
+    {"leading_dense_block_count", true, GPT_GGUF_LEAD, false,
+     AT(moe_dense_layers), GPT_GGUF_SAME},
+    {"interleave_moe_layer_step", true, GPT_GGUF_STEP, false,
+     AT(moe_layer_freq), GPT_GGUF_ALL_ONES},
+    {"expert_gating_func", true, GPT_GGUF_SCORES, false,
+     AT(moe_router_score_function), GPT_GGUF_NEXT},
+    {"expert_weights_scale", false, GPT_GGUF_WEIGHTS, false,
+     AT(moe_router_topk_scaling_factor), GPT_GGUF_FACTOR},
+    {"expert_weights_norm", true, GPT_GGUF_SUM, false,
+     AT(moe_router_pre_softmax), GPT_GGUF_OPPOSITE},
 };
 const size_t gpt_gguf_n_fields = GPT_COUNT(gpt_gguf_fields);
 
@@ -361,6 +441,12 @@ bool gpt_gguf_is_used(const struct gpt_gguf_arch *arch,
     case GPT_GGUF_EXPERTS:
     case GPT_GGUF_EXPERT_FFN:
     case GPT_GGUF_SHARED:
+    case GPT_GGUF_COUNT:
+    case GPT_GGUF_LEAD:
+    case GPT_GGUF_STEP:
+    case GPT_GGUF_SCORES:
+    case GPT_GGUF_WEIGHTS:
+    case GPT_GGUF_SUM:
         break;
     case GPT_GGUF_GROWTH:
         if (c->rotary_scaling != GPT_SCALING_YARN)
@@ -378,7 +464,7 @@ int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
                        struct gpt_err *err)
 {
     const char *name = NULL;
-    char list[600] = "";
+    char list[800] = "";
     size_t used = 0;
 
     GPT_TRY(gpt_gguf_text(g, "general.architecture", &name, err));

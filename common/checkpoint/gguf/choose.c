@@ -74,10 +74,26 @@ static struct gpt_misfit misfit(const struct gpt_config *c,
     read.init_std = c->init_std;
     read.rotary_percent = c->rotary_percent;
     for (size_t i = 0; i < gpt_gguf_n_fields; i++)
-        if (gpt_gguf_is_used(arch, gpt_gguf_fields[i].use, c))
+        if (gpt_gguf_is_used(arch, gpt_gguf_fields[i].use, c) &&
+            gpt_gguf_fields[i].form != GPT_GGUF_ALL_ONES)
             memcpy((char *)&read + gpt_gguf_fields[i].offset,
                    (const char *)c + gpt_gguf_fields[i].offset,
-                   sizeof(int64_t));
+                   gpt_gguf_fields[i].form == GPT_GGUF_OPPOSITE
+                       ? sizeof(bool)
+                       : sizeof(int64_t));
+    if (arch->free_norm)
+        read.qk_norm = c->qk_norm;
+    /* shares of it, or none, are no number of experts */
+    if (c->num_experts > 0 && c->moe_ffn_hidden_size > 0 &&
+        ((arch->must_share && c->moe_shared_expert_intermediate_size == 0) ||
+         (arch->uses & GPT_GGUF_HAS(COUNT) &&
+          c->moe_shared_expert_intermediate_size % c->moe_ffn_hidden_size)))
+        add_field(&m, "moe_shared_expert_intermediate_size");
+    if (arch->uses & GPT_GGUF_HAS(EXPERTS) && arch->must_share &&
+        c->num_experts == 0)
+        add_field(&m, "num_experts");
+    if (arch->all_groups && c->num_query_groups != c->num_attention_heads)
+        add_field(&m, "num_query_groups");
     if (arch->fills_width)
         read.head_size = c->hidden_size / c->num_attention_heads;
     if (read.num_experts > 0 && !(arch->uses & GPT_GGUF_HAS(EXPERT_FFN)))

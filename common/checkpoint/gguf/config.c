@@ -31,6 +31,9 @@ static const char *const noted[] = {
     GPT_GGUF_WINDOW, "vocab_size", "rope.scaling.finetuned",
     GPT_GGUF_ALIBI, "tensor_data_layout", "rope.scaling.yarn_log_multiplier",
     GPT_GGUF_PATTERN, GPT_GGUF_LOCAL_BASE,
+    /* which of a token's three positions a pair turns by; and in how many
+     * layers what is seen is added */
+    "rope.dimension_sections", "n_deepstack_layers",
 };
 
 double gpt_gguf_shortest(double v)
@@ -112,6 +115,8 @@ static int read_key(struct gpt_config *c, const struct gpt_gguf_arch *arch,
     if (gpt_gguf_fields[i].must && !gpt_gguf_find(g, name))
         return gpt_fail(err, GPT_EDATA, "%s: no key '%s'", gpt_in_path(g->in),
                         name);
+    if (gpt_gguf_fields[i].form >= GPT_GGUF_EXPERTS_WIDE)
+        return gpt_gguf_read_other(c, &gpt_gguf_fields[i], name, g, err);
     if (gpt_gguf_fields[i].whole)
         return gpt_gguf_int(g, name, 0, INT32_MAX, to, err);
     GPT_TRY(gpt_gguf_real(g, name, to, err));
@@ -349,6 +354,8 @@ int gpt_gguf_read_config(struct gpt_config *c,
     gpt_gguf_free_biases(c, *arch, &seen->biases);
     if ((*arch)->each_norm_layers > 0)
         c->qk_norm = c->qk_norm_each = seen->norms_each;
+    if ((*arch)->free_norm)
+        c->qk_norm = seen->norms;
     c->init_std = gpt_config_default().init_std;
     GPT_TRY(read_scaling(c, *arch, g, err));
     GPT_TRY(read_keys(c, *arch, g, err));
@@ -363,6 +370,7 @@ int gpt_gguf_read_config(struct gpt_config *c,
         c->query_pre_attn_scalar =
             (double)c->hidden_size / (double)c->num_attention_heads;
     GPT_TRY(check_unknown(*arch, c, g, err));
+    gpt_config_settle_experts(c);
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: %s", gpt_in_path(g->in),
                         inner.text);
@@ -414,7 +422,9 @@ void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
             continue;
         key_name(name, sizeof(name), arch, gpt_gguf_fields[i].name);
         const double x = gpt_gguf_fields[i].whole ? 0 : *(const double *)at;
-        if (at == &c->rotary_base)
+        if (gpt_gguf_fields[i].form >= GPT_GGUF_EXPERTS_WIDE)
+            gpt_gguf_put_other(k, c, &gpt_gguf_fields[i], name);
+        else if (at == &c->rotary_base)
             gpt_gguf_put_real(k, name, folded_base(c));
         else if (!gpt_gguf_fields[i].whole)
             gpt_gguf_put_real(k, name,

@@ -29,6 +29,12 @@ enum gpt_gguf_use {
     GPT_GGUF_EXPERTS, /* how many, in each layer, and of a token */
     GPT_GGUF_EXPERT_FFN, /* their width; without it that of all layers */
     GPT_GGUF_SHARED,  /* the width of what all tokens share beside them */
+    GPT_GGUF_COUNT,   /* the same over the width of an expert */
+    GPT_GGUF_LEAD,    /* how many layers at the beginning have none */
+    GPT_GGUF_STEP,    /* every so many-th of the others has them */
+    GPT_GGUF_SCORES,  /* what makes scores of a router's numbers */
+    GPT_GGUF_WEIGHTS, /* a factor of weights */
+    GPT_GGUF_SUM,     /* whether they are made to add up to 1 */
 };
 #define GPT_GGUF_HAS(use) (1U << GPT_GGUF_##use)
 
@@ -56,6 +62,9 @@ struct gpt_gguf_arch {
      * more; 0: in none. */
     int64_t each_norm_layers;
     bool must_norm_each; /* llama.cpp wants them there */
+    bool free_norm;     /* norms of heads are there if a file has them */
+    bool must_share;    /* llama.cpp wants a feed-forward that all share */
+    bool all_groups;    /* llama.cpp takes every head to be a group */
     bool plus_one;      /* norms are stored with 1 added, as llama.cpp
                          * multiplies by what is stored */
     bool folds_alpha;   /* the base is stored as "alpha" has enlarged it */
@@ -123,6 +132,10 @@ enum gpt_gguf_form {
     GPT_GGUF_FACTOR,  /* a field of 0 is 1 there */
     GPT_GGUF_INVERSE, /* the same, upside down */
     GPT_GGUF_ROOT,    /* query_pre_attn_scalar: 1 over its root */
+    GPT_GGUF_EXPERTS_WIDE, /* a width over that of an expert */
+    GPT_GGUF_NEXT,     /* an enumerator: 1 is the first there */
+    GPT_GGUF_ALL_ONES, /* 1 there is 0 here, and nothing else is there */
+    GPT_GGUF_OPPOSITE, /* of a flag */
 };
 
 /* A key that is a field of struct gpt_config. */
@@ -147,7 +160,8 @@ int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
 struct gpt_gguf_seen {
     int64_t words; /* rows of the word table */
     bool tied;
-    bool norms_each; /* queries are normed head by head, by rows of weights */
+    bool norms;      /* queries are normed, */
+    bool norms_each; /* ... head by head, by rows of weights */
     struct gpt_hf_biases biases;
     struct gpt_gguf_lists lists;
 };

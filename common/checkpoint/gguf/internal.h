@@ -49,6 +49,14 @@ int gpt_gguf_read_longrope(struct gpt_config *c,
 void gpt_gguf_put_longrope(struct gpt_gguf_keys *k, const struct gpt_config *c,
                            const struct gpt_gguf_arch *arch);
 
+/* A key of a form from GPT_GGUF_EXPERTS_WIDE on, whose whole name is given. */
+int gpt_gguf_read_other(struct gpt_config *c,
+                        const struct gpt_gguf_field *field, const char *name,
+                        const struct gpt_gguf *g,
+                        struct gpt_err *err) GPT_MUST_USE;
+void gpt_gguf_put_other(struct gpt_gguf_keys *k, const struct gpt_config *c,
+                        const struct gpt_gguf_field *field, const char *name);
+
 /* Pieces and scores of a vocabulary of characters, for `rows` ids. types (rows)
  * is filled but for bytes and places without a token. GPT_EDATA where scores
  * would give other tokens; `what` names the file. */

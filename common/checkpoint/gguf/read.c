@@ -365,13 +365,15 @@ static int read_config(struct gpt_source *s, struct gguf *g,
 {
     const struct entry *words = find_entry(g, GPT_GGUF_WORDS);
     struct gpt_gguf_seen seen = {
-        .biases = {find_entry(g, "blk.0.attn_q.bias") != NULL,
+        .biases = {find_entry(g, "blk.0.attn_q.bias") ||
+                       find_entry(g, "blk.0.attn_qkv.bias"),
                    find_entry(g, "blk.0.attn_output.bias") != NULL,
                    find_entry(g, "blk.0.ffn_down.bias") != NULL}};
     const struct entry *norms = find_entry(g, "blk.0.attn_q_norm.weight");
     struct gpt_gguf_lists *lists = &seen.lists;
     int status;
 
+    seen.norms = norms != NULL;
     seen.norms_each = norms && norms->t->ndim == 2;
     if (!words || words->t->ndim != 2)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s' of two dimensions",

@@ -9,6 +9,7 @@
 #include "backend.h"
 #include "base/log.h"
 #include "checkpoint/huggingface/biases.h"
+#include "checkpoint/huggingface/derived.h"
 #include "checkpoint/huggingface/reader.h"
 #include "checkpoint/huggingface/window.h"
 
@@ -110,6 +111,12 @@ static int64_t token_id(const cJSON *item)
         item->valuedouble > INT32_MAX)
         return GPT_TOKEN_NONE;
     return (int64_t)item->valuedouble;
+}
+
+/* Where the id of such a key goes. */
+static int64_t *end_of(struct gpt_hf_extra *extra, enum gpt_hf_kind kind)
+{
+    return kind == GPT_HF_BOS ? &extra->bos_token_id : &extra->eos_token_id;
 }
 
 /* One dropout serves the embedding and the residual stream here. The weights do
@@ -312,14 +319,13 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_ATTENTION:
         return gpt_hf_check_attention(item, key->name, r->what, err);
     case GPT_HF_BOS:
-        r->extra->bos_token_id = token_id(item);
-        return GPT_OK;
     case GPT_HF_EOS:
-        r->extra->eos_token_id = token_id(item);
+        *end_of(r->extra, key->kind) = token_id(item);
         return GPT_OK;
     case GPT_HF_OTHER_DROPOUT: /* with the numbers of other keys: below */
     case GPT_HF_TWO_PARAMETERS:
     case GPT_HF_BEFORE:
+    case GPT_HF_DERIVED:
     case GPT_HF_ROTARY_SIZE:
     case GPT_HF_TURNS:
     case GPT_HF_WIDTH:
@@ -417,11 +423,13 @@ static int read_parameters(const struct gpt_hf_reader *r,
 }
 
 /* What depends on other keys, whatever their order. */
-static int read_later(const struct gpt_hf_reader *r,
-                      const struct gpt_hf_key *key, struct gpt_err *err)
+static int read_later(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
+                      struct gpt_err *err)
 {
     const cJSON *item = find_value(r, key);
 
+    if (key->kind == GPT_HF_DERIVED)
+        return gpt_hf_read_derived(r, key, item, err);
     if (key->kind == GPT_HF_PARAMETERS)
         return read_parameters(r, key, item, err);
     if (key->kind == GPT_HF_TWO_PARAMETERS && item)

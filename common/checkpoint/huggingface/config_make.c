@@ -3,6 +3,7 @@
 #include "checkpoint/huggingface/huggingface.h"
 
 #include "checkpoint/huggingface/biases.h"
+#include "checkpoint/huggingface/derived.h"
 #include "checkpoint/huggingface/experts.h"
 #include "checkpoint/huggingface/window.h"
 
@@ -320,6 +321,7 @@ static double number_of(const struct gpt_hf_key *key,
     return key->kind == GPT_HF_ROTARY_SIZE     ? (double)gpt_config_rotary(c)
            : key->kind == GPT_HF_LOCAL_THETA   ? local_base(c)
            : key->kind == GPT_HF_OTHER_DROPOUT ? c->hidden_dropout
+           : key->kind == GPT_HF_DERIVED       ? gpt_hf_derived_value(key, c)
                                                : c->rotary_base;
 }
 
@@ -363,6 +365,7 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_MULTIPLIER:
     case GPT_HF_DIVISOR:
         return factor_value(key, c);
+    case GPT_HF_DERIVED:
     case GPT_HF_ROTARY_SIZE:
     case GPT_HF_LOCAL_THETA:
     case GPT_HF_OTHER_DROPOUT:

@@ -3,7 +3,8 @@
  * LayerNorm in family_plain.c, with norms after blocks in family_post.c, with
  * blocks side by side in family_parallel.c, and what is older than Llama in
  * family_classic.c; those with experts in family_experts.c and
- * family_sigmoid.c.
+ * family_sigmoid.c; and those without a class of transformers in
+ * family_remote.c.
  *
  * Defaults are those of transformers' configuration classes: files omit what
  * has the default. */
@@ -435,6 +436,8 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt_hf_exaone_moe, &gpt_hf_hy_v3, &gpt_hf_minimax_m2, &gpt_hf_ernie_moe,
     &gpt_hf_deepseek_v3, &gpt_hf_deepseek_v2, &gpt_hf_glm4_lite, &gpt_hf_youtu,
     &gpt_hf_kimi_k2,
+    &gpt_hf_aria, &gpt_hf_sarvam_moe, &gpt_hf_internlm2, &gpt_hf_chatglm,
+    &gpt_hf_qwen, &gpt_hf_minicpm, &gpt_hf_deepseek, &gpt_hf_bailing,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 

@@ -34,6 +34,7 @@ enum gpt_hf_order {
     GPT_HF_STACKED, /* all experts in a tensor of three dimensions, */
     GPT_HF_GATES,   /* ... or the first half of each one's rows, */
     GPT_HF_UPS,     /* ... or the second */
+    GPT_HF_STACKED_TRANSPOSED, /* all of them, each the other way round */
     GPT_HF_ONE_ROW, /* a vector, in a tensor of two */
     GPT_HF_KV_ROWS, /* of latent attention: the first rows of a tensor, which */
     GPT_HF_TURNED_ROWS, /* make keys and values; or its last, which turn */
@@ -110,6 +111,7 @@ enum gpt_hf_kind {
     GPT_HF_ATTENTION,   /* a list: "attention" for each layer; must be said */
     GPT_HF_UNUSED,      /* the class does not read it; never written */
     GPT_HF_EXPERTS, /* of experts.h: `offset` is an enum gpt_hf_expert_key */
+    GPT_HF_DERIVED, /* of derived.h: `offset` is an enum gpt_hf_formula */
     GPT_HF_EACH, /* a field as GPT_HF_SIZE, or a list that repeats it */
     GPT_HF_ARCHITECTURES,
     GPT_HF_BOS,

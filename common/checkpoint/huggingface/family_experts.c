@@ -325,3 +325,39 @@ const struct gpt_hf_family gpt_hf_hunyuan_moe = {
     TABLES(hunyuan_moe_rules, hunyuan_moe_keys),
     MEMORY(stacked),
 };
+
+/* ---- Aria ---- */
+
+/* The text part of Aria, as a model of its own. Matrices of experts are (in,
+ * out), and all of a layer are in one tensor; what all tokens share is so many
+ * experts wide. */
+static const struct gpt_hf_rule aria_rules[] = {
+    LLAMA_WORDS, LLAMA_QKV, LLAMA_PROJ,
+    RULE(ROUTER_WEIGHT, SAME, "layers.%.mlp.router.weight"),
+    RULE(EXPERTS_FC1, STACKED_TRANSPOSED, "layers.%.mlp.experts.fc1.weight"),
+    RULE(EXPERTS_FC2, STACKED_TRANSPOSED, "layers.%.mlp.experts.fc2.weight"),
+    SHARED_EXPERTS, LLAMA_NORMS, LLAMA_ENDS,
+};
+static const struct gpt_hf_rule aria_memory[] = {
+    RULE(EXPERTS_FC1, STACKED_TRANSPOSED, "layers.%.mlp.experts.gate_up_proj"),
+    RULE(EXPERTS_FC2, STACKED_TRANSPOSED, "layers.%.mlp.experts.down_proj"),
+};
+static const struct gpt_hf_key aria_keys[] = {
+    LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
+    HIDDEN("4096"), LAYERS("32"), HEADS("32"), KV_HEADS("0"), HEAD_DIM("0"),
+    POSITIONS("2048"), VOCAB("32000"), RMS_EPS("1e-6"), ROPE("10000"),
+    TIED("false"),
+    EXPERTS("moe_num_experts", "num_experts", "8"),
+    TOP("moe_topk", "2"),
+    EXPERT_FFN("intermediate_size", "4096"),
+    EXPERT_KEY("moe_num_shared_experts", SHARED, "2"),
+};
+const struct gpt_hf_family gpt_hf_aria = {
+    .model_type = "aria_text",
+    .architecture = "AriaTextForCausalLM",
+    .prefix = "model.",
+    .shares_width = true,
+    .base = {LLAMA_BASE},
+    TABLES(aria_rules, aria_keys),
+    MEMORY(aria_memory),
+};

@@ -107,6 +107,55 @@ const struct gpt_hf_family gpt_hf_solar_open = {
     MEMORY(stacked),
 };
 
+/* ---- Sarvam ---- */
+
+/* GLM 4.5's function with a head that turns as a whole, under names of an older
+ * implementation, whose queries, keys and values are one tensor. */
+static const struct gpt_hf_rule sarvam_rules[] = {
+    RULE(WORD_EMBEDDING, SAME, "word_embeddings.weight"),
+    RULE(QKV_WEIGHT, QKV, "layers.%.attention.query_key_value.weight"),
+    RULE(QKV_BIAS, QKV, "layers.%.attention.query_key_value.bias"),
+    RULE(PROJ_WEIGHT, SAME, "layers.%.attention.dense.weight"),
+    RULE(Q_NORM_WEIGHT, SAME, "layers.%.attention.query_layernorm.weight"),
+    RULE(K_NORM_WEIGHT, SAME, "layers.%.attention.key_layernorm.weight"),
+    LLAMA_MLP, EACH_EXPERT,
+    RULE(ROUTER_WEIGHT, SAME, "layers.%.mlp.gate.weight"),
+    RULE(ROUTER_BIAS, SAME, "layers.%.mlp.gate.expert_bias"),
+    SHARED_EXPERTS, LLAMA_NORMS, LLAMA_ENDS,
+};
+static const struct gpt_hf_rule sarvam_memory[] = {
+    LLAMA_ATTENTION, STACKED_EXPERTS,
+    RULE(ROUTER_BIAS, SAME, "layers.%.mlp.gate.e_score_correction_bias"),
+};
+static const struct gpt_hf_key sarvam_keys[] = {
+    LLAMA_KEYS, ENDS("null", "1"), NO_PAD, ROUTER_NOTES,
+    SIGMOID_NOTES, ONE_GROUP,
+    HIDDEN("4096"), FFN("8192"), LAYERS("19"), HEADS("64"), KV_HEADS("4"),
+    HEAD_DIM("64"), POSITIONS("131072"), VOCAB("262144"), RMS_EPS("1e-6"),
+    ROPE("8000000"), TIED("false"),
+    {"attention_bias", "use_qkv_bias", GPT_HF_QKV_BIAS, "false", 0},
+    EXPERT_KEY("first_k_dense_replace", FROM, "1"),
+    EXPERTS("n_routed_experts", "num_experts", "128"),
+    TOP("num_experts_per_tok", "6"),
+    EXPERT_FFN("moe_intermediate_size", "1024"),
+    {"n_shared_experts", "num_shared_experts", GPT_HF_EXPERTS, "1",
+     GPT_HF_SHARED},
+    NORM_TOP("true"),
+    KEY("num_mtp_layers", UNUSED, "null"),
+    ROTARY_SHARE("1"),
+    SCALED_TOP("routed_scaling_factor", "2.5"),
+    FLAG("use_qk_norm", qk_norm, "true"),
+};
+const struct gpt_hf_family gpt_hf_sarvam_moe = {
+    .model_type = "sarvam_moe",
+    .architecture = "SarvamMoEForCausalLM",
+    .prefix = "model.",
+    .predicts = true,
+    .base = {LLAMA_BASE, SIGMOID},
+    TABLES(sarvam_rules, sarvam_keys),
+    MEMORY(sarvam_memory),
+};
+
 /* ---- EXAONE MoE ---- */
 
 /* EXAONE 4's windows, with norms before blocks. */

@@ -124,6 +124,7 @@ static int open_hf(struct gpt_source *s, const char *path,
     s->config = *gpt_hf_config(d->model);
     const struct gpt_hf_extra extra = gpt_hf_extra(d->model);
     gpt_hf_import_extra(s, &extra);
+    s->counted_anew = gpt_hf_counts_anew(d->model);
     if (o->optimizer)
         GPT_TRY(read_run(s, err));
     s->tensors = gpt_hf_tensors(d->model, &s->n_tensors);

@@ -137,25 +137,33 @@ int gpt_hf_unwrap_names(struct gpt_safetensors *st, const char *path,
 
 /* ---- models that read pictures or sound, too (pictures.c) ---- */
 struct gpt_hf_outer;
+enum { GPT_HF_CROSSED = 1024 };
+
+/* A model whose text part is read. */
+struct gpt_hf_whole {
+    const struct gpt_hf_outer *outer; /* its type; NULL: there is no whole */
+    int64_t width, words; /* of the part; 0: its file does not say */
+    bool crossed[GPT_HF_CROSSED]; /* layers that are left out */
+};
 
 /* Replaces config.json's tree by that of the part that reads text, completed
- * by what the whole says, and sets *outer, where it is of such a type; else
- * *outer is NULL and nothing changes. GPT_EDATA: no such part, or a key that is
- * not known. */
-int gpt_hf_text_config(cJSON **json, const struct gpt_hf_outer **outer,
+ * by what the whole says, and fills *whole in, where it is of such a type; else
+ * its type is NULL and nothing changes. GPT_EDATA: no such part, or a key that
+ * is not known. */
+int gpt_hf_text_config(cJSON **json, struct gpt_hf_whole *whole,
                        const char *what, struct gpt_err *err) GPT_MUST_USE;
 /* Drops the tensors of what sees, adds their number to *left, and names the
  * others as a model of the part's own family has them; GPT_EDATA when two get
  * one name. */
 int gpt_hf_text_tensors(struct gpt_safetensors *st,
-                        const struct gpt_hf_outer *outer, const char *path,
+                        const struct gpt_hf_whole *whole, const char *path,
                         int64_t *left, struct gpt_err *err) GPT_MUST_USE;
 /* Replaces *name by one in the arena when it is that of a tensor of such a text
  * part: as a model of the part's own family has it. */
 int gpt_hf_text_name(const char **name, struct gpt_arena *arena,
                      struct gpt_err *err) GPT_MUST_USE;
 const char *gpt_hf_outer_type(const struct gpt_hf_outer *outer);
-/* "pictures" or "sound". */
+/* "pictures", "sound" or both. */
 const char *gpt_hf_outer_reads(const struct gpt_hf_outer *outer);
 
 /* ---- reading ---- */
@@ -173,6 +181,8 @@ int gpt_hf_read_run(struct gpt_hf *hf, const struct gpt_hf_trainer **run,
                     const char **why, struct gpt_err *err) GPT_MUST_USE;
 const struct gpt_config *gpt_hf_config(const struct gpt_hf *hf);
 struct gpt_hf_extra gpt_hf_extra(const struct gpt_hf *hf);
+/* True where layers have other numbers than in the files. */
+bool gpt_hf_counts_anew(const struct gpt_hf *hf);
 /* One tensor a parameter, in the order of the parameter table; with a run, as
  * many behind them of each kind of its optimizer's state. */
 const struct gpt_tensor *gpt_hf_tensors(const struct gpt_hf *hf, int64_t *n);

@@ -16,7 +16,7 @@ enum { NAME = GPT_PARAM_NAME + 64, CONFIG_LIMIT = 1 << 20 };
 /* ---- config.json ---- */
 
 int gpt_hf_import_config(struct gpt_config *c, struct gpt_hf_extra *extra,
-                         const struct gpt_hf_outer **outer, const char *dir,
+                         struct gpt_hf_whole *whole, const char *dir,
                          int64_t divisible_by, int64_t tp,
                          struct gpt_arena *arena, struct gpt_err *err)
 {
@@ -26,14 +26,14 @@ int gpt_hf_import_config(struct gpt_config *c, struct gpt_hf_extra *extra,
 
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, GPT_HF_CONFIG, err));
     GPT_TRY(gpt_json_read(&json, path, CONFIG_LIMIT, err));
-    if (outer)
-        GPT_TRY_GOTO(status, gpt_hf_text_config(&json, outer, path, err), out);
+    if (whole)
+        GPT_TRY_GOTO(status, gpt_hf_text_config(&json, whole, path, err), out);
     GPT_TRY_GOTO(status, gpt_hf_config_parse(c, extra, json, path, err), out);
     GPT_TRY_GOTO(status,
                  gpt_config_complete(c, gpt_max_i64(divisible_by, 1),
                                      gpt_max_i64(tp, 1), err),
                  out);
-    if (!outer && extra->quantized.method) {
+    if (!whole && extra->quantized.method) {
         status = gpt_fail(err, GPT_EDATA,
                           "%s: weights are quantized (%s), which is read of "
                           "Hugging Face's own files alone",

@@ -55,10 +55,10 @@ struct gpt_hf_importer {
 };
 
 /* Reads config.json and generation_config.json of `dir`. Of a model that reads
- * pictures, too, the text part is read, if `outer` is given; else such a model
+ * pictures, too, the text part is read, if `whole` is given; else such a model
  * is refused. Strings of *extra are in the arena. */
 int gpt_hf_import_config(struct gpt_config *c, struct gpt_hf_extra *extra,
-                         const struct gpt_hf_outer **outer, const char *dir,
+                         struct gpt_hf_whole *whole, const char *dir,
                          int64_t divisible_by, int64_t tp,
                          struct gpt_arena *arena,
                          struct gpt_err *err) GPT_MUST_USE;

@@ -77,6 +77,7 @@ int gpt_hf_ndim(const struct gpt_hf_rule *rule, const struct gpt_param *p)
     case GPT_HF_ONE_ROW:
         return 2;
     case GPT_HF_STACKED:
+    case GPT_HF_STACKED_TRANSPOSED:
     case GPT_HF_GATES:
     case GPT_HF_UPS:
     case GPT_HF_KEY_HEADS:
@@ -129,7 +130,7 @@ bool gpt_hf_ignores(const struct gpt_hf_family *family,
     static const char *const constants[] = {
         ".attn.bias", ".attn.masked_bias", ".attn.causal_mask",
         ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq",
-        ".act_fn.beta", ".act_fn.eps",
+        ".rotary_pos_emb.inv_freq", ".act_fn.beta", ".act_fn.eps",
     };
     const char *output = gpt_hf_output_name(family);
 
@@ -185,6 +186,7 @@ static int64_t outputs(const struct gpt_config *c,
         return p->shape[1];
     case GPT_HF_EXPERT:
     case GPT_HF_STACKED:
+    case GPT_HF_STACKED_TRANSPOSED:
         return expert_rows(p);
     case GPT_HF_EXPERT_GATE:
     case GPT_HF_EXPERT_UP:
@@ -226,6 +228,11 @@ void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
     case GPT_HF_KEY_HEADS:
     case GPT_HF_VALUE_HEADS:
         gpt_hf_heads_shape(c, rule->order == GPT_HF_KEY_HEADS, shape);
+        return;
+    case GPT_HF_STACKED_TRANSPOSED:
+        shape[0] = count_experts(p);
+        shape[1] = p->shape[1];
+        shape[2] = rows;
         return;
     case GPT_HF_ONE_ROW:
         shape[0] = rows;
@@ -424,6 +431,15 @@ static int view_halves(struct gpt_tensor *out, const struct gpt_tensor *in,
     return status;
 }
 
+static int view_transposed(struct gpt_tensor *out, const struct gpt_tensor *in,
+                           const struct gpt_param *p, bool import,
+                           struct gpt_err *err)
+{
+    const int64_t here[] = {expert_rows(p), p->shape[1]};
+
+    return gpt_hf_turn_matrices(out, in, count_experts(p), here, import, err);
+}
+
 static bool is_of_heads(const struct gpt_hf_rule *rule)
 {
     return rule->order == GPT_HF_KEY_HEADS ||
@@ -448,6 +464,8 @@ int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
     if (is_of_heads(rule))
         return gpt_hf_view_heads(out, there, c,
                                  rule->order == GPT_HF_KEY_HEADS, true, err);
+    if (rule->order == GPT_HF_STACKED_TRANSPOSED)
+        return view_transposed(out, there, p, true, err);
     if (p->vocab_rows)
         return gpt_tensor_resize(out, there, true, err);
     return view_rows(out, there, c, rule, p, part, true, err);
@@ -468,5 +486,7 @@ int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
     if (is_of_heads(rule))
         return gpt_hf_view_heads(there, here, c,
                                  rule->order == GPT_HF_KEY_HEADS, false, err);
+    if (rule->order == GPT_HF_STACKED_TRANSPOSED)
+        return view_transposed(there, here, p, false, err);
     return view_rows(there, here, c, rule, p, part, false, err);
 }

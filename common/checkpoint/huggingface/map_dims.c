@@ -122,3 +122,26 @@ int gpt_hf_stack(struct gpt_tensor *out, const struct gpt_tensor *in,
     }
     return GPT_OK;
 }
+
+int gpt_hf_turn_matrices(struct gpt_tensor *out, const struct gpt_tensor *in,
+                         int64_t n, const int64_t here[2], bool import,
+                         struct gpt_err *err)
+{
+    const int64_t shape[] = {n * here[1], here[0]};
+    struct gpt_tensor between = gpt_tensor_make(in->name, in->dtype, 2, shape);
+    int status = import ? gpt_hf_flatten(&between, in, err) : GPT_OK;
+
+    for (int64_t e = 0; status == GPT_OK && e < n; e++) {
+        struct gpt_map m = {.perm = {1, 0, 2, 3},
+                            .shape = {here[!import], here[import]}};
+
+        m.to[0] = e * here[!import];
+        m.from[0] = e * here[import];
+        status = gpt_tensor_view(import ? out : &between,
+                                 import ? &between : in, &m, 1, err);
+    }
+    if (status == GPT_OK && !import)
+        status = gpt_hf_stack(out, &between, err);
+    gpt_tensor_free(&between);
+    return status;
+}

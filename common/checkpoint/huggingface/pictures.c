@@ -1,196 +1,34 @@
 /* Models of Hugging Face that read pictures or sound, too: one that reads text
  * is a part of them, with an object of its own in config.json and a prefix
  * before the names of its tensors. That part is read, as a model of its own
- * family; what sees or hears is left out. A type is a row of the table, whose
- * lists are those of transformers' configuration_*.py and of the names that its
- * classes save. Start at gpt_hf_text_config(). */
-#include "checkpoint/huggingface/huggingface.h"
+ * family; what sees or hears is left out. A type is a row of
+ * pictures_table.c. Start at gpt_hf_text_config(). */
+#include "checkpoint/huggingface/pictures.h"
 
+#include "base/log.h"
 #include "checkpoint/huggingface/reader.h"
 #include "checkpoint/safetensors/internal.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
-
-/* Lists end in NULL. */
-struct gpt_hf_outer {
-    const char *model_type;
-    const char *reads;     /* "pictures" */
-    bool may_be_flat;      /* older files have its keys beside the others */
-    const char *text_type; /* model_type of an object that has none */
-    const char *tied;      /* tie_word_embeddings where it is absent: JSON */
-    const char *const *keys; /* its others: they concern pictures alone */
-    const char *const *left; /* parts that see, by the beginnings of names */
-    const struct renaming {
-        const char *from, *to;
-    } *names; /* beginnings, too; the first that fits counts */
-    const char *const *text_keys; /* of the part, which are of pictures all the
-                                   * same; NULL: none */
-};
-
-/* Keys beside the text part's. */
-#define LLAVA_KEYS                                                             \
-    "image_seq_length", "image_token_id", "image_token_index",                 \
-    "multimodal_projector_bias", "projector_hidden_act", "vision_config",      \
-    "vision_feature_layer", "vision_feature_select_strategy"
-static const char *const gemma3_keys[] = {
-    "boi_token_id", "boi_token_index", "eoi_token_id", "eoi_token_index",
-    "image_token_id", "image_token_index", "initializer_range",
-    "mm_tokens_per_image", "vision_config", NULL,
-};
-static const char *const mistral3_keys[] = {
-    "image_token_id", "image_token_index", "multimodal_projector_bias",
-    "projector_hidden_act", "spatial_merge_size", "vision_config",
-    "vision_feature_layer", NULL,
-};
-/* "vocab_size" and "ignore_index" are of older files: no class reads them */
-static const char *const llava_keys[] = {
-    LLAVA_KEYS, "ignore_index", "image_grid_pinpoints",
-    "projector_layernorm_eps", "spatial_pool_mode", "spatial_pool_stride",
-    "use_image_newline_parameter", "video_seq_length", "video_token_id",
-    "video_token_index", "vision_aspect_ratio", "vision_feature_layers",
-    "vocab_size", NULL,
-};
-/* Both of Cohere's. The part's logits are multiplied by its logit_scale, with
- * which it was trained; today's classes of the whole leave that out. */
-static const char *const cohere_keys[] = {
-    LLAVA_KEYS, "adapter_layer_norm_eps", "alignment_intermediate_size",
-    "downsample_factor", "max_splits_per_img", NULL,
-};
-static const char *const ovis_keys[] = {
-    "hidden_size", "image_token_id", "vision_config",
-    "visual_indicator_token_ids", "vocab_size", NULL,
-};
-static const char *const internvl_keys[] = {
-    LLAVA_KEYS, "downsample_ratio", NULL,
-};
-static const char *const qwen_keys[] = {
-    "image_token_id", "video_token_id", "vision_config",
-    "vision_end_token_id", "vision_start_token_id", "vision_token_id", NULL,
-};
-static const char *const glm_keys[] = {
-    "image_end_token_id", "image_start_token_id", "image_token_id",
-    "video_end_token_id", "video_start_token_id", "video_token_id",
-    "vision_config", NULL,
-};
-/* DeepSeek's, and Janus, which draws with a part of its own */
-static const char *const deepseek_keys[] = {
-    "image_token_id", "vision_config", "vq_config", NULL,
-};
-static const char *const idefics_keys[] = {
-    "image_token_id", "scale_factor", "use_reentrant_checkpointing",
-    "vision_config", "vocab_size", NULL,
-};
-static const char *const idefics_text_keys[] = {
-    "neftune_noise_alpha", "perceiver_config", "pixel_shuffle_factor",
-    "qk_layer_norms", "use_resampler", NULL,
-};
-static const char *const audio_keys[] = {
-    "audio_config", "audio_token_id", "audio_token_index", "hidden_size",
-    "ignore_index", "projector_hidden_act", "vocab_size", NULL,
-};
-
-/* Parts that see. transformers writes the names of its older versions; programs
- * that save a state_dict() write those of its modules today. */
-static const char *const seeing[] = {
-    "vision_tower.", "model.vision_tower.", "multi_modal_projector.",
-    "model.multi_modal_projector.", "image_newline", "model.image_newline",
-    "image_tower.", "model.image_tower.", "video_tower.", "model.video_tower.",
-    "model.vision_encoder.", "model.vision_model.", "model.vision_projection.",
-    "model.vision_projector.", "model.projector.", "model.aligner.",
-    "model.visual_embeddings_table.", "model.generation_", "model.vqmodel.",
-    NULL,
-};
-static const char *const qwen_seeing[] = {"visual.", "model.visual.", NULL};
-static const char *const idefics_seeing[] = {
-    "model.vision_model.", "model.connector.", NULL,
-};
-static const char *const hearing[] = {
-    "audio_tower.", "model.audio_tower.", "multi_modal_projector.",
-    "model.multi_modal_projector.", NULL,
-};
-static const struct renaming two_eras[] = {
-    {"model.language_model.lm_head.", "lm_head."}, /* HyperCLOVA X */
-    {"model.language_model.", "model."},
-    {"language_model.", ""},
-    {NULL, NULL},
-};
-static const struct renaming idefics_names[] = {
-    {"model.text_model.", "model."},
-    {NULL, NULL},
-};
-
-#define SEES(type, part, tied, keys)                                           \
-    {type, "pictures", false, part, tied, keys, seeing, two_eras, NULL}
-#define BLOCKS(type, flat, part, keys)                                         \
-    {type, "pictures", flat, part, "false", keys, qwen_seeing, two_eras, NULL}
-#define QWEN(type, flat) BLOCKS(type, flat, type "_text", qwen_keys)
-#define IDEFICS(type)                                                          \
-    {type, "pictures", false, "llama", "false", idefics_keys, idefics_seeing,  \
-     idefics_names, idefics_text_keys}
-#define HEARS(type, part)                                                      \
-    {type, "sound", false, part, "false", audio_keys, hearing, two_eras, NULL}
-static const struct gpt_hf_outer outers[] = {
-    SEES("gemma3", "gemma3_text", "true", gemma3_keys),
-    SEES("mistral3", "mistral", "true", mistral3_keys),
-    SEES("llava", "llama", "false", llava_keys), /* Pixtral, too */
-    SEES("llava_next", "llama", "false", llava_keys),
-    SEES("llava_onevision", "qwen2", "false", llava_keys),
-    SEES("vipllava", "llama", "false", llava_keys),
-    SEES("internvl", "qwen2", "true", internvl_keys),
-    SEES("got_ocr2", "qwen2", "true", internvl_keys),
-    SEES("aya_vision", "cohere2", "true", cohere_keys),
-    SEES("cohere2_vision", "cohere2", "true", cohere_keys),
-    SEES("llava_next_video", "llama", "false", llava_keys),
-    SEES("video_llava", "llama", "false", llava_keys),
-    SEES("ovis2", "qwen2", "true", ovis_keys),
-    SEES("lighton_ocr", "qwen3", "true", mistral3_keys),
-    SEES("video_llama_3", "qwen2", "false", qwen_keys),
-    SEES("hyperclovax_vision_v2", "hyperclovax", "true", qwen_keys),
-    SEES("deepseek_vl", "llama", "true", deepseek_keys),
-    SEES("janus", "llama", "true", deepseek_keys),
-    QWEN("qwen2_vl", true),
-    QWEN("qwen2_5_vl", true),
-    QWEN("qwen3_vl", false),
-    BLOCKS("exaone4_5", false, "exaone4", qwen_keys),
-    BLOCKS("glm4v", false, "glm4v_text", glm_keys),
-    IDEFICS("idefics3"),
-    IDEFICS("smolvlm"),
-    HEARS("voxtral", "llama"),
-    HEARS("qwen2_audio", "qwen2"),
-};
-
-/* Types of text parts that compute what a family does: a token of a text has
- * one position, where one of a picture has three. What their files leave out
- * has another default. */
-#define QWEN2_DEFAULTS                                                         \
-    "{\"hidden_size\": 8192, \"intermediate_size\": 29568,"                    \
-    " \"num_hidden_layers\": 80, \"num_attention_heads\": 64,"                 \
-    " \"num_key_value_heads\": 8, \"max_window_layers\": 80,"                  \
-    " \"vocab_size\": 152064, \"rms_norm_eps\": 1e-5,"                         \
-    " \"rope_theta\": 1000000}"
-static const struct {
-    const char *type, *family;
-    const char *defaults; /* JSON: those that are not the family's */
-} parts[] = {
-    {"qwen2_vl_text", "qwen2", QWEN2_DEFAULTS},
-    {"qwen2_5_vl_text", "qwen2", QWEN2_DEFAULTS},
-    {"qwen3_vl_text", "qwen3",
-     "{\"max_position_embeddings\": 128000, \"rope_theta\": 500000}"},
-    {"glm4v_text", "glm4",
-     "{\"max_position_embeddings\": 32768, \"rms_norm_eps\": 1e-5,"
-     " \"head_dim\": 0}"},
-};
 
 /* ---- config.json ---- */
 
 #define TIED "tie_word_embeddings"
-#define TEXT "text_config" /* the text part's object */
+#define CROSSED "cross_attention_layers"
 
+/* An entry that ends in '*' is all keys that begin so. */
 static bool is_listed(const char *const *list, const char *key)
 {
-    while (*list && strcmp(*list, key) != 0)
-        list++;
-    return *list != NULL;
+    for (; *list; list++) {
+        const size_t n = strlen(*list) - 1;
+
+        if ((*list)[n] == '*' ? strncmp(*list, key, n) == 0
+                              : strcmp(*list, key) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* An unknown key may change what is computed: see check_unknown() of config.c,
@@ -204,7 +42,7 @@ static int check_keys(const struct gpt_hf_outer *outer, const cJSON *json,
         if (!cJSON_IsNull(item) && !cJSON_IsFalse(item) &&
             !is_listed(outer->keys, item->string) &&
             !gpt_hf_is_note(item->string) && strcmp(item->string, TIED) != 0 &&
-            strcmp(item->string, TEXT) != 0 &&
+            strcmp(item->string, outer->text_config) != 0 &&
             !gpt_hf_is_quantization(item->string))
             return gpt_hf_unknown_key(what, item->string, outer->model_type,
                                       err);
@@ -218,16 +56,18 @@ static bool put(cJSON *text, const char *key, cJSON *item)
     return gpt_json_add(text, key, item) != NULL;
 }
 
-/* The whole model's tie counts, whatever the part says: the output layer is
- * outside of the part. So do ends of a text and settings of generation; what a
- * part leaves out has the default of its own class. */
+/* The whole model's tie counts, whatever the part says, where the output layer
+ * is outside of the part. So do ends of a text and settings of generation; what
+ * a part leaves out has the default of its own class. */
 static bool complete(cJSON *text, const struct gpt_hf_outer *outer,
                      const cJSON *json)
 {
     const cJSON *tied = gpt_json_member(json, TIED), *item;
-    bool done = put(text, TIED, tied ? cJSON_Duplicate(tied, true)
-                                     : cJSON_Parse(outer->tied));
+    bool done = true;
 
+    if (outer->tied && (tied || strcmp(outer->tied, "null") != 0))
+        done = put(text, TIED, tied ? cJSON_Duplicate(tied, true)
+                                    : cJSON_Parse(outer->tied));
     for (const char *const *key = outer->text_keys; key && *key; key++)
         cJSON_DeleteItemFromObjectCaseSensitive(text, *key);
     if (!cJSON_GetObjectItemCaseSensitive(text, "model_type"))
@@ -261,22 +101,22 @@ static bool flatten_positions(cJSON *text, const char *key)
     return true;
 }
 
-/* Makes a part of a type of `parts` one of its family. */
+/* Makes a part of a type of the second table one of its family. */
 static bool settle_part(cJSON *text)
 {
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(text, "model_type");
+    const struct gpt_hf_text_type *row = gpt_hf_text_types;
+    const struct gpt_hf_text_type *end = row + gpt_hf_n_text_types;
     const cJSON *item;
-    size_t i = 0;
 
-    while (i < GPT_COUNT(parts) && !(cJSON_IsString(type) &&
-                                     strcmp(parts[i].type,
-                                            type->valuestring) == 0))
-        i++;
-    if (i == GPT_COUNT(parts))
+    while (row < end && !(cJSON_IsString(type) &&
+                          strcmp(row->type, type->valuestring) == 0))
+        row++;
+    if (row == end)
         return true;
-    cJSON *defaults = cJSON_Parse(parts[i].defaults);
+    cJSON *defaults = cJSON_Parse(row->defaults);
     bool done = defaults &&
-                put(text, "model_type", cJSON_CreateString(parts[i].family)) &&
+                put(text, "model_type", cJSON_CreateString(row->family)) &&
                 flatten_positions(text, "rope_scaling") &&
                 flatten_positions(text, "rope_parameters");
     cJSON_ArrayForEach(item, defaults)
@@ -290,41 +130,57 @@ static bool settle_part(cJSON *text)
 /* The text part of a file that has its keys beside those of pictures. */
 static cJSON *unflatten(const struct gpt_hf_outer *outer, const cJSON *json)
 {
-    cJSON *text = cJSON_Duplicate(json, true);
+    cJSON *text = cJSON_CreateObject();
+    const cJSON *item;
 
-    for (const char *const *key = outer->keys; *key; key++)
-        cJSON_DeleteItemFromObjectCaseSensitive(text, *key);
-    cJSON_DeleteItemFromObjectCaseSensitive(text, "model_type");
+    cJSON_ArrayForEach(item, json)
+        if (!is_listed(outer->keys, item->string) &&
+            strcmp(item->string, "model_type") != 0)
+            gpt_json_add(text, item->string, cJSON_Duplicate(item, true));
     return text;
+}
+
+/* The key "version" is a number, or a text. */
+static bool is_version(const cJSON *json, const char *version)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "version");
+    const double v = cJSON_IsString(item) ? strtod(item->valuestring, NULL)
+                     : cJSON_IsNumber(item) ? item->valuedouble
+                                            : 0;
+
+    return !version || fabs(v - strtod(version, NULL)) < 1e-6;
 }
 
 static const struct gpt_hf_outer *find_outer(const cJSON *json)
 {
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(json, "model_type");
 
-    for (size_t i = 0; cJSON_IsString(type) && i < GPT_COUNT(outers); i++)
-        if (strcmp(outers[i].model_type, type->valuestring) == 0)
-            return &outers[i];
+    for (size_t i = 0; cJSON_IsString(type) && i < gpt_hf_n_outers; i++)
+        if (strcmp(gpt_hf_outers[i].model_type, type->valuestring) == 0 &&
+            is_version(json, gpt_hf_outers[i].when))
+            return &gpt_hf_outers[i];
     return NULL;
 }
 
-int gpt_hf_text_config(cJSON **json, const struct gpt_hf_outer **outer,
-                       const char *what, struct gpt_err *err)
+/* Replaces the whole's tree by the part's. */
+static int take_part(cJSON **json, const struct gpt_hf_outer *outer,
+                     const char *what, struct gpt_err *err)
 {
-    *outer = find_outer(*json);
-    if (!*outer)
-        return GPT_OK;
-    const cJSON *part = cJSON_GetObjectItemCaseSensitive(*json, TEXT);
-    const bool flat = !part && (*outer)->may_be_flat;
+    const cJSON *part =
+        outer->text_config
+            ? cJSON_GetObjectItemCaseSensitive(*json, outer->text_config)
+            : NULL;
+    const bool flat = !part && outer->may_be_flat;
+
     if (!flat && !cJSON_IsObject(part))
         return gpt_fail(err, GPT_EDATA, "%s: no object '%s', which is the "
-                        "text part of a model of model_type %s", what, TEXT,
-                        (*outer)->model_type);
+                        "text part of a model of model_type %s", what,
+                        outer->text_config, outer->model_type);
     /* the family knows the others of a flat file, or refuses them */
     if (!flat)
-        GPT_TRY(check_keys(*outer, *json, what, err));
-    cJSON *text = flat ? unflatten(*outer, *json) : cJSON_Duplicate(part, true);
-    if (!text || !complete(text, *outer, *json) || !settle_part(text)) {
+        GPT_TRY(check_keys(outer, *json, what, err));
+    cJSON *text = flat ? unflatten(outer, *json) : cJSON_Duplicate(part, true);
+    if (!text || !complete(text, outer, *json) || !settle_part(text)) {
         cJSON_Delete(text);
         return gpt_no_memory(err, what);
     }
@@ -333,33 +189,111 @@ int gpt_hf_text_config(cJSON **json, const struct gpt_hf_outer **outer,
     return GPT_OK;
 }
 
-/* ---- tensors ---- */
-
-static bool begins(const char *name, const char *with)
+/* Layers that attend to a picture do nothing in a text, and are left out: the
+ * others are counted anew. */
+static int leave_crossed(cJSON *text, struct gpt_hf_whole *whole,
+                         const char *what, struct gpt_err *err)
 {
-    return strncmp(name, with, strlen(with)) == 0;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(text, CROSSED), *item;
+    cJSON *layers =
+        cJSON_GetObjectItemCaseSensitive(text, "num_hidden_layers");
+    int64_t n = cJSON_IsNumber(layers) ? layers->valueint : 0;
+
+    if (!cJSON_IsArray(list) || n < 1 || n > GPT_HF_CROSSED)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: '%s' is not a list of up to %d layers", what,
+                        CROSSED, GPT_HF_CROSSED);
+    cJSON_ArrayForEach(item, list) {
+        if (!cJSON_IsNumber(item) || item->valueint < 0 || item->valueint >= n)
+            return gpt_fail(err, GPT_EDATA, "%s: %s names no layer", what,
+                            CROSSED);
+        whole->crossed[item->valueint] = true;
+    }
+    for (int64_t l = n; l-- > 0;)
+        n -= whole->crossed[l];
+    cJSON_SetNumberValue(layers, (double)n);
+    cJSON_DeleteItemFromObjectCaseSensitive(text, CROSSED);
+    return GPT_OK;
 }
 
-static bool is_left(const struct gpt_hf_outer *outer, const char *name)
+static int64_t whole_number(const cJSON *json, const char *key)
 {
-    const char *const *part = outer->left;
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
 
-    while (*part && !begins(name, *part))
+    return cJSON_IsNumber(item) ? item->valueint : 0;
+}
+
+/* A part may be a whole in another: what hears and sees, in what speaks. */
+int gpt_hf_text_config(cJSON **json, struct gpt_hf_whole *whole,
+                       const char *what, struct gpt_err *err)
+{
+    const struct gpt_hf_outer *inner;
+
+    *whole = (struct gpt_hf_whole){.outer = find_outer(*json)};
+    if (!whole->outer)
+        return GPT_OK;
+    GPT_TRY(take_part(json, whole->outer, what, err));
+    inner = find_outer(*json);
+    if (inner && strcmp(inner->model_type, whole->outer->text_type) == 0)
+        GPT_TRY(take_part(json, inner, what, err));
+    whole->width = whole_number(*json, "hidden_size");
+    whole->words = whole_number(*json, "vocab_size");
+    return whole->outer->peculiar == GPT_HF_CROSSED_LAYERS
+               ? leave_crossed(*json, whole, what, err)
+               : GPT_OK;
+}
+
+/* ---- tensors ---- */
+
+/* A word that begins with '.' may be anywhere in a name; NULL where it is not
+ * there, or not at the beginning. */
+static const char *find_word(const char *name, const char *word)
+{
+    return word[0] == '.' ? strstr(name, word)
+           : strncmp(name, word, strlen(word)) == 0 ? name
+                                                    : NULL;
+}
+
+/* The number of the layer in a name, or -1; *end: what follows it. */
+static int64_t layer_of(const char *name, const char **end)
+{
+    static const char layers[] = "layers.";
+    const char *at = strstr(name, layers);
+    char *after = NULL;
+    const int64_t layer =
+        at ? strtoll(at + strlen(layers), &after, 10) : -1;
+
+    *end = after;
+    return at && layer >= 0 && layer < GPT_HF_CROSSED ? layer : -1;
+}
+
+static bool is_left(const struct gpt_hf_whole *whole, const char *name)
+{
+    const char *const *part = whole->outer->left;
+    const char *end;
+    int64_t layer;
+
+    while (*part && !find_word(name, *part))
         part++;
-    return *part != NULL;
+    if (*part)
+        return true;
+    layer = layer_of(name, &end);
+    return whole->outer->peculiar == GPT_HF_CROSSED_LAYERS && layer >= 0 &&
+           whole->crossed[layer];
 }
 
 static int rename_tensor(const char **name, const struct gpt_hf_outer *outer,
                          struct gpt_arena *arena, struct gpt_err *err)
 {
-    const struct renaming *row = outer->names;
+    const struct gpt_hf_renaming *row = outer->names;
+    const char *at = NULL;
 
-    while (row->from && !begins(*name, row->from))
+    while (row->from && !(at = find_word(*name, row->from)))
         row++;
     if (!row->from)
         return GPT_OK;
-    *name = gpt_arena_printf(arena, "%s%s", row->to,
-                             *name + strlen(row->from));
+    *name = gpt_arena_printf(arena, "%.*s%s%s", (int)(at - *name), *name,
+                             row->to, at + strlen(row->from));
     return *name ? GPT_OK : gpt_no_memory(err, "names of tensors");
 }
 
@@ -369,22 +303,114 @@ int gpt_hf_text_name(const char **name, struct gpt_arena *arena,
 {
     const char *given = *name;
 
-    for (size_t i = 0; *name == given && i < GPT_COUNT(outers); i++)
-        GPT_TRY(rename_tensor(name, &outers[i], arena, err));
+    for (size_t i = 0; *name == given && i < gpt_hf_n_outers; i++)
+        GPT_TRY(rename_tensor(name, &gpt_hf_outers[i], arena, err));
+    return GPT_OK;
+}
+
+/* Counts the layer of a name without those that are left out. */
+static int count_anew(const char **name, const struct gpt_hf_whole *whole,
+                      struct gpt_arena *arena, struct gpt_err *err)
+{
+    const char *end, *at;
+    const int64_t layer = layer_of(*name, &end);
+    int64_t here = 0;
+
+    if (layer < 0)
+        return GPT_OK;
+    for (int64_t l = 0; l < layer; l++)
+        here += !whole->crossed[l];
+    for (at = end; at > *name && at[-1] != '.';)
+        at--;
+    *name = gpt_arena_printf(arena, "%.*s%lld%s", (int)(at - *name), *name,
+                             (long long)here, end);
+    return *name ? GPT_OK : gpt_no_memory(err, "names of tensors");
+}
+
+/* The other way round, as a view. */
+static int turn_matrices(struct gpt_safetensor *t, struct gpt_arena *arena,
+                         struct gpt_err *err)
+{
+    const int64_t size = (int64_t)gpt_dtype_bytes(t->dtype);
+    const int64_t tight[] = {t->shape[1] * t->shape[2] * size,
+                             t->shape[2] * size, size};
+    const int64_t *old = t->strides ? t->strides : tight;
+    int64_t *strides = gpt_arena_alloc(arena, 3, sizeof(*strides));
+    const int64_t rows = t->shape[1];
+
+    if (!strides)
+        return gpt_no_memory(err, "views of tensors");
+    strides[0] = old[0];
+    strides[1] = old[2];
+    strides[2] = old[1];
+    t->strides = strides;
+    t->shape[1] = t->shape[2];
+    t->shape[2] = rows;
+    return GPT_OK;
+}
+
+static bool is_of_experts(const struct gpt_safetensor *t, const char *which)
+{
+    return t->ndim == 3 && gpt_path_ends_in(t->name, which);
+}
+
+/* Files have the matrices of experts (in, out), a state in memory (out, in),
+ * under the same names: those that give the stream tell, whose inputs are
+ * others. */
+static bool has_turned(const struct gpt_safetensors *st, int64_t width)
+{
+    for (int64_t i = 0; i < st->n; i++)
+        if (is_of_experts(&st->tensors[i], ".experts.down_proj"))
+            return st->tensors[i].shape[1] != width;
+    return true;
+}
+
+/* What the row of a model has beside names. */
+static int settle_tensor(struct gpt_safetensor *t,
+                         const struct gpt_hf_whole *whole, bool turned,
+                         const char *path, struct gpt_arena *arena,
+                         struct gpt_err *err)
+{
+    /* rows of a word for a picture, which no text has */
+    enum { EXTRA = 8 };
+
+    switch (whole->outer->peculiar) {
+    case GPT_HF_CROSSED_LAYERS:
+        if (strcmp(t->name, "model.embed_tokens.weight") == 0 &&
+            t->ndim == 2 && t->shape[0] == whole->words + EXTRA) {
+            t->shape[0] = whole->words;
+            gpt_warn("%s: the last %d rows of the word table, which are of "
+                     "pictures, are left out", path, EXTRA);
+        }
+        return count_anew(&t->name, whole, arena, err);
+    case GPT_HF_TURNED_EXPERTS:
+        return turned && (is_of_experts(t, ".experts.down_proj") ||
+                          is_of_experts(t, ".experts.gate_up_proj"))
+                   ? turn_matrices(t, arena, err)
+                   : GPT_OK;
+    case GPT_HF_NOTHING_MORE:
+        break;
+    }
     return GPT_OK;
 }
 
 int gpt_hf_text_tensors(struct gpt_safetensors *st,
-                        const struct gpt_hf_outer *outer, const char *path,
+                        const struct gpt_hf_whole *whole, const char *path,
                         int64_t *left, struct gpt_err *err)
 {
+    const bool turned = has_turned(st, whole->width);
     int64_t n = 0;
 
     for (int64_t i = 0; i < st->n; i++) {
-        if (is_left(outer, st->tensors[i].name))
+        struct gpt_safetensor *t = &st->tensors[n];
+
+        if (is_left(whole, st->tensors[i].name))
             continue;
-        st->tensors[n] = st->tensors[i];
-        GPT_TRY(rename_tensor(&st->tensors[n++].name, outer, &st->arena, err));
+        *t = st->tensors[i];
+        GPT_TRY(rename_tensor(&t->name, whole->outer, &st->arena, err));
+        GPT_TRY(settle_tensor(t, whole, turned, path, &st->arena,
+                              err));
+        n++;
     }
     *left += st->n - n;
     st->n = n;

@@ -17,7 +17,7 @@ struct gpt_hf {
     const char *index; /* that names the shards */
     struct gpt_config config;
     struct gpt_hf_extra extra;
-    const struct gpt_hf_outer *outer; /* whose text part this is, or NULL */
+    struct gpt_hf_whole whole; /* whose text part this is */
     const char **names; /* of the shards' files, in the arena */
     struct gpt_safetensors *shards;
     size_t n_shards, cap_names, cap_shards;
@@ -176,14 +176,14 @@ static int take_text(struct gpt_hf *hf, struct gpt_err *err)
 {
     int64_t left = 0;
 
-    for (size_t i = 0; hf->outer && i < hf->n_shards; i++)
-        GPT_TRY(gpt_hf_text_tensors(&hf->shards[i], hf->outer, hf->names[i],
+    for (size_t i = 0; hf->whole.outer && i < hf->n_shards; i++)
+        GPT_TRY(gpt_hf_text_tensors(&hf->shards[i], &hf->whole, hf->names[i],
                                     &left, err));
     if (left)
         gpt_warn("%s: model_type %s reads %s, too: the %lld tensors for that "
                  "are left out, and its text part is read as a model of "
-                 "model_type %s", hf->dir, gpt_hf_outer_type(hf->outer),
-                 gpt_hf_outer_reads(hf->outer), (long long)left,
+                 "model_type %s", hf->dir, gpt_hf_outer_type(hf->whole.outer),
+                 gpt_hf_outer_reads(hf->whole.outer), (long long)left,
                  hf->extra.family->model_type);
     return GPT_OK;
 }
@@ -335,6 +335,21 @@ static int check_quantized(const struct gpt_hf *hf, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* A few classes have another name for the word table, too, in memory. */
+static bool holds_memory(const struct gpt_hf *hf)
+{
+    const struct gpt_hf_family *family = hf->extra.family;
+    const struct gpt_param words = {.role = GPT_WORD_EMBEDDING};
+    char name[GPT_PARAM_NAME + 32];
+    size_t shard;
+
+    if (family->n_memory == 0 || family->memory[0].role != GPT_WORD_EMBEDDING)
+        return false;
+    gpt_hf_name(name, sizeof(name), &family->memory[0], &words, 0,
+                family->prefix);
+    return find_entry(hf, name, &shard) != NULL;
+}
+
 /* Files of the base model lack the family's prefix; the word table, which is
  * the first rule, tells which kind it is. */
 static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
@@ -344,7 +359,9 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
     size_t shard;
 
     gpt_hf_word_name(name, sizeof(name), family, family->prefix);
-    hf->model.prefix = find_entry(hf, name, &shard) ? family->prefix : "";
+    hf->model.prefix = find_entry(hf, name, &shard) || holds_memory(hf)
+                           ? family->prefix
+                           : "";
     if (!hf->model.prefix[0] && !find_entry(hf, family->rules[0].name, &shard))
         return fail_of_words(hf, name, err);
     GPT_TRY(check_quantized(hf, err));
@@ -369,7 +386,7 @@ int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
     GPT_TRY(gpt_new(&hf, 1, sizeof(*hf), "model", err));
     snprintf(hf->dir, sizeof(hf->dir), "%s", dir);
     GPT_TRY_GOTO(status,
-                 gpt_hf_import_config(&hf->config, &hf->extra, &hf->outer, dir,
+                 gpt_hf_import_config(&hf->config, &hf->extra, &hf->whole, dir,
                                       divisible_by, tp, &hf->arena, err),
                  fail);
     GPT_TRY_GOTO(status, open_files(hf, err), fail);
@@ -409,6 +426,15 @@ const struct gpt_config *gpt_hf_config(const struct gpt_hf *hf)
 struct gpt_hf_extra gpt_hf_extra(const struct gpt_hf *hf)
 {
     return hf->extra;
+}
+
+bool gpt_hf_counts_anew(const struct gpt_hf *hf)
+{
+    bool anew = false;
+
+    for (size_t l = 0; l < GPT_COUNT(hf->whole.crossed); l++)
+        anew = anew || hf->whole.crossed[l];
+    return anew;
 }
 
 const struct gpt_tensor *gpt_hf_tensors(const struct gpt_hf *hf, int64_t *n)

@@ -53,6 +53,8 @@ static const struct {
     const char *type, *what;
 } types[] = {
     {"afmoe", "gates of what attention gives"},
+    {"baichuan", "an output layer that is normed, or no word for ALiBi"},
+    {"bailing_moe_v2", "experts that are chosen by groups"},
     {"beam", "gates of what attention gives"},
     {"bert-generation", "the layers of an encoder"},
     {"bitnet", "weights of three values"},
@@ -120,7 +122,7 @@ static const char *why_unknown(const cJSON *config, const char *type,
  * read the file, as in transformers' AutoModelForCausalLM. */
 int gpt_hf_find_family(struct gpt_hf_reader *r, struct gpt_err *err)
 {
-    char list[1200];
+    char list[1400];
     const char *type, *key, *why;
 
     GPT_TRY(gpt_json_string(r->json, "model_type", &type, r->what, err));

@@ -438,8 +438,10 @@ int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err)
                     err));
     for (int64_t i = 0; i < p->n_ranks; i++)
         GPT_TRY(plan_rank(t, i, err));
-    t->n_tensors = p->table.n *
-                   (p->optimizer == GPT_MEGATRON_NONE ? 1 : GPT_N_ADAM_KINDS);
+    t->n_tensors = p->table.n;
+    for (int64_t i = 0; p->optimizer != GPT_MEGATRON_NONE && i < p->table.n;
+         i++)
+        t->n_tensors += p->table.rows[i].counts ? 0 : GPT_N_ADAM_KINDS - 1;
     if (p->optimizer != GPT_MEGATRON_NONE)
         gpt_megatron_report_run(t);
     return GPT_OK;

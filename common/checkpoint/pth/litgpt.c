@@ -43,7 +43,14 @@ enum { CONFIG_LIMIT = 1 << 20, FIELDS = 256 };
     RULE(GATE_WEIGHT, SAME, "h.%.mlp.fc_1.weight"),                \
     RULE(GATE_BIAS, SAME, "h.%.mlp.fc_1.bias"),                    \
     RULE(FC1_WEIGHT, SAME, "h.%.mlp.fc_2.weight"),                 \
-    RULE(FC1_BIAS, SAME, "h.%.mlp.fc_2.bias")
+    RULE(FC1_BIAS, SAME, "h.%.mlp.fc_2.bias"),                     \
+    RULE(ROUTER_WEIGHT, SAME, "h.%.mlp.gate.weight"),              \
+    RULE(EXPERTS_FC1, EXPERT_GATE, "h.%.mlp.experts.%.fc_1.weight"), \
+    RULE(EXPERTS_FC1, EXPERT_UP, "h.%.mlp.experts.%.fc_2.weight"), \
+    RULE(EXPERTS_FC2, EXPERT, "h.%.mlp.experts.%.proj.weight"),    \
+    RULE(SHARED_GATE, SAME, "h.%.mlp.shared_experts.fc_1.weight"), \
+    RULE(SHARED_FC1, SAME, "h.%.mlp.shared_experts.fc_2.weight"),  \
+    RULE(SHARED_FC2, SAME, "h.%.mlp.shared_experts.proj.weight")
 
 /* Until version 0.5.4 the heads of a group were together, as they are here. */
 static const struct gpt_hf_rule plain[] = {RULES("qkv", QKV), PLAIN},
@@ -196,6 +203,13 @@ static const struct row known[] = {
     {"final_logit_softcapping", REAL, AT(final_logit_softcapping), NULL, NULL},
     {"attention_logit_softcapping", REAL, AT(attn_logit_softcapping), NULL,
      NULL},
+    {"n_expert", SIZE, AT(num_experts), NULL, NULL},
+    {"n_expert_per_token", SIZE, AT(moe_router_topk), NULL, NULL},
+    {"moe_intermediate_size", SIZE, AT(moe_ffn_hidden_size), NULL, NULL},
+    {"first_k_dense_replace", SIZE, AT(moe_dense_layers), NULL, NULL},
+    /* counted in experts */
+    {"n_shared_expert", SIZE, AT(moe_shared_expert_intermediate_size), NULL,
+     NULL},
     {"parallel_residual", SWITCH, AT(parallel_blocks), NULL, NULL},
     {"shared_attention_norm", SWITCH, AT(shared_norm), NULL, NULL},
     {"lm_head_bias", SWITCH, AT(output_bias), NULL, NULL},
@@ -207,6 +221,8 @@ static const struct row known[] = {
     {"mlp_class_name", WORD, 0, NULL, NULL},
     {"gelu_approximate", WORD, 0, NULL, NULL},
     {ADJUSTMENTS, SCALING, 0, NULL, NULL},
+    /* of routers that choose by groups, which must say no themselves */
+    {"norm_topk_prob", NAME_ONLY, 0, NULL, NULL},
     {"name", NAME_ONLY, 0, NULL, NULL},
     {"hf_config", NAME_ONLY, 0, NULL, NULL},
     {"vocab_size", NAME_ONLY, 0, NULL, NULL},
@@ -352,6 +368,7 @@ static int read_words(struct gpt_config *c, const struct yaml *y,
     const char *mlp = find_field(y, "mlp_class_name");
     const char *gelu = find_field(y, "gelu_approximate");
     const char *name = find_field(y, "name");
+    const bool routed = strcmp(mlp, "LLaMAMoE") == 0;
     const struct {
         const char *field, *value;
         bool good;
@@ -359,7 +376,7 @@ static int read_words(struct gpt_config *c, const struct yaml *y,
         {"norm_class_name", norm, strcmp(norm, "RMSNorm") == 0 ||
                                       strcmp(norm, "LayerNorm") == 0},
         {"mlp_class_name", mlp, strcmp(mlp, "LLaMAMLP") == 0 ||
-                                    strcmp(mlp, "GptNeoxMLP") == 0},
+                                    strcmp(mlp, "GptNeoxMLP") == 0 || routed},
         {"gelu_approximate", gelu, strcmp(gelu, "none") == 0 ||
                                        strcmp(gelu, "tanh") == 0},
         {"name", name, !name || !strstr(name, "Gemma")},
@@ -376,6 +393,15 @@ static int read_words(struct gpt_config *c, const struct yaml *y,
     c->activation = c->gated           ? GPT_SILU
                     : gelu[0] == 't' ? GPT_GELU
                                      : GPT_GELU_EXACT;
+    /* numbers of experts are of no use without them */
+    if (!routed)
+        c->num_experts = c->moe_router_topk = c->moe_ffn_hidden_size =
+            c->moe_dense_layers = c->moe_shared_expert_intermediate_size = 0;
+    /* the width is an expert's, times as many: 2^22 at most */
+    c->moe_shared_expert_intermediate_size =
+        gpt_min_i64(c->moe_shared_expert_intermediate_size, INT32_MAX) *
+        gpt_min_i64(c->moe_ffn_hidden_size, INT32_MAX);
+    gpt_config_settle_experts(c);
     /* where all layers have biases, those of queries are among them; norms
      * have biases by their class alone */
     c->qkv_bias = c->qkv_bias && c->no_linear_bias;
