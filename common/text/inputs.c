@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <dirent.h>
+#include <errno.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,21 @@ bool gpt_inputs_named_jsonl(const char *path)
 static int add_directory(struct paths *p, const char *dir, int depth,
                          struct gpt_err *err);
 
+/* A link that leads nowhere is an error where its name is that of an input.
+ * Otherwise it is skipped, with a warning, since it may have led to a directory
+ * of inputs. What is no link has gone since the directory was read. */
+static int without_target(const char *path, const char *name,
+                          struct gpt_err *err)
+{
+    struct stat st;
+
+    if (errno != ENOENT || gpt_inputs_named_jsonl(name))
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    if (lstat(path, &st) == 0)
+        gpt_warn("'%s' is a link that leads nowhere: it is skipped", path);
+    return GPT_OK;
+}
+
 /* Files with other names are left out, and so are hidden ones: what editors and
  * downloads leave beside a corpus. */
 static int add_entry(struct paths *p, const char *dir, const char *name,
@@ -91,7 +107,7 @@ static int add_entry(struct paths *p, const char *dir, const char *name,
         return GPT_OK;
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
     if (stat(path, &st) != 0)
-        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+        return without_target(path, name, err);
     if (S_ISDIR(st.st_mode))
         return add_directory(p, path, depth + 1, err);
     return gpt_inputs_named_jsonl(name) ? add_path(p, path, err) : GPT_OK;

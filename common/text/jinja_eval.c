@@ -258,7 +258,7 @@ static int evaluate_if_else(struct jinja_run *r, const struct jinja_node *node,
 }
 
 /* A sign is an addition to 0, which has the checks of types and of overflow
- * already. */
+ * already; of floats to -0.0, so that zeros get their sign. */
 static int evaluate_sign(struct jinja_run *r, const struct jinja_node *node,
                          struct jinja_value *v)
 {
@@ -268,7 +268,7 @@ static int evaluate_sign(struct jinja_run *r, const struct jinja_node *node,
     if (!jinja_is_number(a))
         return jinja_type_error(r, "-", zero, a);
     if (a.kind == JINJA_REAL)
-        zero = (struct jinja_value){.kind = JINJA_REAL};
+        zero = (struct jinja_value){.kind = JINJA_REAL, .x = -0.0};
     return jinja_compute(
         r, node->kind == JINJA_N_NEGATE ? JINJA_SUBTRACT : JINJA_ADD, zero, a,
         v);

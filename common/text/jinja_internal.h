@@ -31,6 +31,8 @@ enum jinja_kind {
     JINJA_STRING,
     JINJA_LIST,
     JINJA_TUPLE,
+    JINJA_RANGE, /* list: its numbers */
+    JINJA_VIEW,  /* list: keys, values or items of a dict */
     JINJA_LAZY, /* list: what is left of a generator */
     JINJA_DICT,
     JINJA_SPACE, /* namespace(): a dict whose members can be set */
@@ -62,6 +64,13 @@ struct jinja_list {
     struct jinja_value *items; /* (n) */
     size_t n, cap;
 };
+
+/* Python prints and compares a range and a view otherwise than a list of the
+ * same elements. */
+static inline bool jinja_has_list(struct jinja_value v)
+{
+    return v.kind >= JINJA_LIST && v.kind <= JINJA_VIEW;
+}
 
 /* In the order in which keys came. */
 struct jinja_dict {

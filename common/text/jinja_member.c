@@ -164,7 +164,7 @@ int jinja_item(struct jinja_run *r, struct jinja_value v,
     if (key.kind == JINJA_STRING)
         return jinja_attribute(r, v, key.s, out);
     if ((key.kind == JINJA_INT || key.kind == JINJA_BOOL) &&
-        (v.kind == JINJA_LIST || v.kind == JINJA_TUPLE ||
+        ((jinja_has_list(v) && v.kind != JINJA_VIEW) ||
          v.kind == JINJA_STRING))
         return find_index(r, v, key.i, out);
     return GPT_OK;
@@ -203,8 +203,8 @@ int jinja_slice(struct jinja_run *r, struct jinja_value v,
                               jinja_kind_name(limits[i].kind));
     if (v.kind == JINJA_UNDEFINED)
         return fail_undefined(r, v);
-    if (step == 0 || (v.kind != JINJA_LIST && v.kind != JINJA_TUPLE &&
-                      v.kind != JINJA_STRING))
+    if (step == 0 || v.kind == JINJA_VIEW ||
+        (!jinja_has_list(v) && v.kind != JINJA_STRING))
         return jinja_fail(r, "%s has no such slice", jinja_kind_name(v.kind));
     GPT_TRY(jinja_iterate(r, v, &items));
     GPT_TRY(jinja_list_new(r, &list));

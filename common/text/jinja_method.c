@@ -322,7 +322,7 @@ METHOD(do_items)
                            self.dict->values.items[i], &pair));
         GPT_TRY(jinja_list_add(r, list, pair));
     }
-    *v = jinja_list_value(list);
+    *v = (struct jinja_value){.kind = JINJA_VIEW, .list = list};
     return GPT_OK;
 }
 
@@ -331,7 +331,7 @@ METHOD(do_keys)
 {
     (void)r;
     (void)args;
-    *v = jinja_list_value(&self.dict->keys);
+    *v = (struct jinja_value){.kind = JINJA_VIEW, .list = &self.dict->keys};
     return GPT_OK;
 }
 
@@ -340,7 +340,7 @@ METHOD(do_values)
 {
     (void)r;
     (void)args;
-    *v = jinja_list_value(&self.dict->values);
+    *v = (struct jinja_value){.kind = JINJA_VIEW, .list = &self.dict->values};
     return GPT_OK;
 }
 
@@ -416,6 +416,8 @@ static const struct {
     {JINJA_LIST,
      " append clear copy count extend index insert pop remove reverse sort "},
     {JINJA_TUPLE, " count index "},
+    {JINJA_RANGE, " count index start step stop "},
+    {JINJA_VIEW, " isdisjoint mapping "},
     {JINJA_DICT, " clear copy fromkeys pop popitem setdefault update "},
 };
 

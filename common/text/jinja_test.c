@@ -37,9 +37,9 @@ const struct jinja_function *jinja_find_in(const struct jinja_function *table,
  * undefined, too. */
 static bool is_sequence(struct jinja_value v)
 {
-    return v.kind == JINJA_STRING || v.kind == JINJA_LIST ||
-           v.kind == JINJA_TUPLE || v.kind == JINJA_DICT ||
-           v.kind == JINJA_UNDEFINED;
+    return v.kind == JINJA_STRING || v.kind == JINJA_DICT ||
+           v.kind == JINJA_UNDEFINED ||
+           (jinja_has_list(v) && v.kind != JINJA_VIEW);
 }
 
 TEST_OF(test_defined, self.kind != JINJA_UNDEFINED)
@@ -49,7 +49,7 @@ TEST_OF(test_string, self.kind == JINJA_STRING)
 TEST_OF(test_mapping, self.kind == JINJA_DICT)
 TEST_OF(test_sequence, is_sequence(self))
 TEST_OF(test_iterable, is_sequence(self) || self.kind == JINJA_LOOP ||
-                           self.kind == JINJA_LAZY)
+                           self.kind == JINJA_VIEW || self.kind == JINJA_LAZY)
 TEST_OF(test_number, jinja_is_number(self))
 TEST_OF(test_integer, self.kind == JINJA_INT)
 TEST_OF(test_float, self.kind == JINJA_REAL)
@@ -268,6 +268,7 @@ FUNCTION(call_range)
             break;
     }
     *v = jinja_list_value(list);
+    v->kind = JINJA_RANGE;
     return GPT_OK;
 }
 

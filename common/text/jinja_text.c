@@ -219,6 +219,10 @@ int jinja_add_text(struct jinja_run *r, struct gpt_buf *b,
     case JINJA_TUPLE:
     case JINJA_DICT:
         return add_repr(r, b, v);
+    case JINJA_RANGE:
+    case JINJA_VIEW:
+        return jinja_fail(r, "a %s is no text: put '|list' behind it",
+                          jinja_kind_name(v.kind));
     case JINJA_LAZY:
         return jinja_fail(r, "a generator is no text: put '|list' behind the "
                              "filter that makes it");

@@ -54,8 +54,8 @@ const char *jinja_kind_name(enum jinja_kind kind)
 {
     static const char *const names[] = {
         "nothing", "Undefined", "NoneType", "bool", "int", "float", "str",
-        "list", "tuple", "generator", "dict", "Namespace", "loop", "macro",
-        "function", "method"};
+        "list", "tuple", "range", "view of a dict", "generator", "dict",
+        "Namespace", "loop", "macro", "function", "method"};
 
     return names[kind];
 }
@@ -228,6 +228,8 @@ int jinja_from_json(struct jinja_run *r, const cJSON *item,
  * loops are true. */
 bool jinja_truth(struct jinja_value v)
 {
+    if (jinja_has_list(v))
+        return v.list->n > 0;
     switch (v.kind) {
     case JINJA_ABSENT:
     case JINJA_UNDEFINED:
@@ -240,9 +242,6 @@ bool jinja_truth(struct jinja_value v)
         return v.x != 0;
     case JINJA_STRING:
         return v.s.len > 0;
-    case JINJA_LIST:
-    case JINJA_TUPLE:
-        return v.list->n > 0;
     case JINJA_DICT:
         return v.dict->keys.n > 0;
     default:
@@ -312,7 +311,9 @@ int jinja_equal(struct jinja_run *r, struct jinja_value a, struct jinja_value b,
     GPT_TRY(jinja_descend(r));
     if (a.kind == JINJA_UNDEFINED || a.kind == JINJA_NONE)
         *equal = true;
-    else if (a.kind == JINJA_LIST || a.kind == JINJA_TUPLE)
+    else if (a.kind == JINJA_VIEW) /* sets in Python, or never equal */
+        status = jinja_fail(r, "'==' of views of dicts is not supported");
+    else if (jinja_has_list(a))
         status = equal_lists(r, a.list, b.list, equal);
     else if (a.kind == JINJA_DICT)
         status = equal_dicts(r, a.dict, b.dict, equal);
@@ -413,17 +414,15 @@ static size_t count_chars(struct gpt_str s)
 /* What is undefined has the length 0, but numbers have none. */
 int jinja_length(struct jinja_run *r, struct jinja_value v, size_t *n)
 {
-    *n = 0;
+    *n = jinja_has_list(v) ? v.list->n : 0;
+    if (jinja_has_list(v))
+        return GPT_OK;
     switch (v.kind) {
     case JINJA_UNDEFINED:
         return GPT_OK;
     case JINJA_STRING:
         *n = count_chars(v.s);
         return jinja_spend(r, *n / 64);
-    case JINJA_LIST:
-    case JINJA_TUPLE:
-        *n = v.list->n;
-        return GPT_OK;
     case JINJA_DICT:
         *n = v.dict->keys.n;
         return GPT_OK;
@@ -476,16 +475,14 @@ int jinja_iterate(struct jinja_run *r, struct jinja_value v,
 {
     static const struct jinja_list none;
 
-    *items = &none;
+    *items = jinja_has_list(v) ? v.list : &none;
+    if (jinja_has_list(v))
+        return GPT_OK;
     switch (v.kind) {
     case JINJA_UNDEFINED:
         return GPT_OK;
     case JINJA_STRING:
         return list_chars(r, v.s, items);
-    case JINJA_LIST:
-    case JINJA_TUPLE:
-        *items = v.list;
-        return GPT_OK;
     case JINJA_LAZY:
         return take_all(r, v.list, items);
     case JINJA_DICT:

@@ -36,6 +36,14 @@ expect 0 'a directory' pp dir tree
 check 'sorted by the bytes of the paths' same_as one dir
 expect 0 'a directory with slashes' pp slash tree//
 check 'the same' same_as one slash
+ln -s nowhere tree/c/README
+expect 0 'a directory with a link that leads nowhere' pp nowhere tree
+err_has "'tree/c/README' is a link that leads nowhere: it is skipped"
+check 'the same' same_as one nowhere
+ln -s nowhere tree/c/y.jsonl
+expect 4 'such a link with the name of an input' pp no tree
+err_has "cannot open 'tree/c/y.jsonl'"
+rm tree/c/README tree/c/y.jsonl
 expect 0 'a quoted pattern' pp glob 'tree/[aB].json*' 'tree/b/*'
 line 1 | cat - tree/a.json tree/b/deep/x.ndjson >some.jsonl
 line 4 >>some.jsonl

@@ -297,10 +297,41 @@ static void test_texts(void)
         {"{{ '{1}{00}{1}'.format('x', none) }}", "NonexNone"},
         {"{{ '{k}-{{{}}}{{}}'.format(2.0, k=[1, 'q']) }}", "[1, 'q']-{2.0}{}"},
         {"{{ '{}'.format('<'|safe) + '<' }}", "<<"},
+        {"{{ -0.0 }}{{ -(-0.0) }}{{ +(-0.0) }}{{ -0 }}", "-0.00.0-0.00"},
     };
 
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
         writes(cases[i].source, cases[i].text);
+}
+
+/* A range and the views of a dict are lists to loops and filters alone. The
+ * texts are those of transformers 5.24. */
+static void test_views(void)
+{
+    static const struct {
+        const char *source, *text;
+    } cases[] = {
+        {"{{ {'k': 1}.items()[0] }}|{{ {'k': 1}.keys()[0] }}", "|"},
+        {"{{ range(4)[1] }}{{ range(4)[1:3]|list }}", "1[1, 2]"},
+        {"{{ range(2) == [0, 1] }}{{ range(2) == range(0, 3, 2) }}"
+         "{{ range(2) == range(2) }}{{ {}.keys() == [] }}",
+         "FalseFalseTrueFalse"},
+        {"{{ {}.keys() is sequence }}{{ {}.keys() is iterable }}"
+         "{{ range(1) is sequence }}", "FalseTrueTrue"},
+        {"{{ {}.values() or 'e' }}{{ range(0) or 'e' }}", "ee"},
+        {"{{ {'k': 1, 'l': 2}.items()|last }}{{ {'k': 1}.keys()|length }}"
+         "{{ 2 in {'l': 2}.values() }}", "('l', 2)1True"},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(cases); i++)
+        writes(cases[i].source, cases[i].text);
+    refuses("{{ range(3) }}", "a range is no text: put '|list' behind it");
+    refuses("{{ [{'k': 1}.keys()] }}", "a view of a dict is no text");
+    refuses("{{ {'k': 1}.values()|tojson }}", "view of a dict is no JSON");
+    refuses("{{ [1] + range(2) }}", "'+' between list and range");
+    refuses("{{ {'k': 1}.items()[:1] }}", "view of a dict has no such slice");
+    refuses("{{ {}.keys() == {}.keys() }}", "of views of dicts");
+    refuses("{{ range(3).index(1) }}", "'index' of range is not supported");
 }
 
 /* Nesting of every kind ends in a message, and not at the stack's end. */
@@ -398,6 +429,7 @@ int main(void)
     test_refusals();
     test_calls();
     test_texts();
+    test_views();
     test_nesting();
     test_depth_of_values();
     return tap_done();
