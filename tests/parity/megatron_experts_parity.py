@@ -249,14 +249,18 @@ def adam(m):
         dict(params=n, lr=1e-3, step=7) for n in numbers]}
 
 
+def optimizer_of(m, distributed):
+    whole = DistributedDataParallel(m.config, DistributedDataParallelConfig(
+        use_distributed_optimizer=distributed), m)
+    return get_megatron_optimizer(OptimizerConfig(
+        optimizer="adam", lr=1e-2, weight_decay=0.1, clip_grad=0.0,
+        use_distributed_optimizer=distributed), [whole])
+
+
 def trains(m, d, changes, layout, distributed=False):
     """A step of megatron-core's optimizers, with gradients that follow from the
     weights and from no layout."""
-    whole = DistributedDataParallel(m.config, DistributedDataParallelConfig(
-        use_distributed_optimizer=distributed), m)
-    optimizer = get_megatron_optimizer(OptimizerConfig(
-        optimizer="adam", lr=1e-2, weight_decay=0.1, clip_grad=0.0,
-        use_distributed_optimizer=distributed), [whole])
+    optimizer = optimizer_of(m, distributed)
     for p in m.parameters():
         p.main_grad.copy_(p.detach() * 0.5)
     for one in getattr(optimizer, "chained_optimizers", [optimizer]):
@@ -264,12 +268,16 @@ def trains(m, d, changes, layout, distributed=False):
         one.step_with_ready_grads()
     save(m, d, changes, layout, optimizer.state_dict())
     if distributed:
-        optimizer.save_parameter_state(os.path.join(
-            d, "iter_0000007", place(layout), "distrib_optim.pt"))
+        optimizer.save_parameter_state(shards(d, layout))
+
+
+def shards(d, layout):
+    return os.path.join(d, "iter_0000007", place(layout), "distrib_optim.pt")
 
 
 def shares(rank, work, changes, layout):
-    """A distributed optimizer's step, which wants types of tensors of CUDA."""
+    """A distributed optimizer's step, and one that loads what was written for
+    it. It wants types of tensors of CUDA."""
     begin(layout)
     m = build(changes, layout)
     f = f"{work}/ranks/iter_0000007/{place(layout)}/model_optim_rng.pt"
@@ -278,6 +286,23 @@ def shares(rank, work, changes, layout):
     torch.Tensor.type = lambda t, *a, **k: name(t, *a, **k) if a or k else \
         name(t).replace("torch.", "torch.cuda.")
     trains(m, work + "/shares", changes, layout, True)
+    m = build(changes, layout)
+    d = os.path.dirname(shards(work + "/sharded", layout))
+    state = torch.load(d + "/model_optim_rng.pt", weights_only=False)
+    m.load_state_dict(state["model"])
+    optimizer = optimizer_of(m, True)
+    optimizer.load_state_dict(state["optimizer"])
+    # where others count steps, PyTorch's Adam has tensors, for which there is
+    # no place in the file
+    states = [s for one in getattr(optimizer, "chained_optimizers", [optimizer])
+              for s in one.optimizer.state.values()]
+    steps = [s.pop("step") for s in states]
+    with torch.no_grad():
+        optimizer.load_parameter_state(d + "/distrib_optim.pt")
+    for s, step in zip(states, steps):
+        s["step"] = step
+    save(m, work + "/loaded", changes, layout, optimizer.state_dict())
+    optimizer.save_parameter_state(shards(work + "/loaded", layout))
 
 
 def original(rank, work, changes, tokens):
@@ -376,15 +401,18 @@ def case(work, name, changes):
     one = ("--target-tensor-model-parallel-size", 1,
            "--target-pipeline-model-parallel-size", 1)
     for layout in LAYOUTS:
-        for d in ("ranks", "again", "dist", "steps", "shares", "native3",
-                  "native4", "native6", "native8"):
+        for d in ("ranks", "again", "dist", "steps", "shares", "sharded",
+                  "loaded", "native3", "native4", "native6", "native8",
+                  "native9"):
             subprocess.run(["rm", "-rf", f"{work}/{d}"], check=True)
         tp, pp, ep, _ = layout
-        convert(work + "/native", work + "/ranks", "--to", "megatron",
-                "--target-tensor-model-parallel-size", tp,
-                "--target-pipeline-model-parallel-size", pp,
-                "--target-expert-model-parallel-size", ep,
-                "--saver-transformer-impl", "local")
+        to = ("--to", "megatron", "--target-tensor-model-parallel-size", tp,
+              "--target-pipeline-model-parallel-size", pp,
+              "--target-expert-model-parallel-size", ep,
+              "--saver-transformer-impl", "local")
+        convert(work + "/native", work + "/ranks", *to)
+        convert(work + "/native-step", work + "/sharded", *to,
+                "--use-distributed-optimizer")
         what = f"{name}: TP {tp}, PP {pp}, EP {ep}"
         if not ok(world(tp * pp * ep, work, reload, work, changes, layout,
                         tokens), f"{what}: loads and computes"):
@@ -399,6 +427,8 @@ def case(work, name, changes):
               f"{what}: a distributed optimizer"):
             convert(work + "/shares", work + "/native8", *one)
             ok(weights(work + "/native8") == step, f"{what}: its state")
+            convert(work + "/loaded", work + "/native9", *one)
+            ok(weights(work + "/native9") == step, f"{what}: loads it")
     if ok(world(2, work, regroup, work, changes, FEWER, tokens),
           f"{name}: whole experts in tensor ranks"):
         convert(work + "/fewer", work + "/native5", *one)
