@@ -133,36 +133,6 @@ static int compare_dropout(const struct gpt_hf_reader *r, const char *key,
     return GPT_OK;
 }
 
-/* ---- factors ---- */
-
-/* The inverse of an inverse is a number that was whole, but for its last
- * bits. */
-static double inverse(double x)
-{
-    const double y = 1 / x, whole = round(y);
-
-    return fabs(y - whole) <= 1e-12 * whole ? whole : y;
-}
-
-/* 0 would make nothing of all that is multiplied, and means "none" in the
- * fields: it is refused. */
-static int read_factor(const struct gpt_hf_reader *r,
-                       const struct gpt_hf_key *key, const cJSON *item,
-                       struct gpt_err *err)
-{
-    double x = 0;
-
-    GPT_TRY(gpt_hf_read_number(r, key->name, item, &x, err));
-    if (!(x > 0))
-        return gpt_hf_refuse(r, key->name, item, "a number above 0", err);
-    if (key->kind == GPT_HF_SCORE_SCALE)
-        r->c->query_pre_attn_scalar = inverse(x * x);
-    else
-        *(double *)(void *)((char *)r->c + key->offset) =
-            key->kind == GPT_HF_DIVISOR ? inverse(x) : x;
-    return GPT_OK;
-}
-
 /* ---- reading ---- */
 
 /* Compared as JSON: a number is one however it is written. */
@@ -293,7 +263,7 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_SCORE_SCALE:
     case GPT_HF_MULTIPLIER:
     case GPT_HF_DIVISOR:
-        return read_factor(r, key, item, err);
+        return gpt_hf_read_factor(r, key, item, err);
     case GPT_HF_THETA:
     case GPT_HF_LOCAL_THETA:
     case GPT_HF_SCALAR:

@@ -96,3 +96,33 @@ double gpt_hf_derived_value(const struct gpt_hf_key *key,
             return tries[i];
     return x;
 }
+
+/* ---- factors ---- */
+
+/* The inverse of an inverse is a number that was whole, but for its last
+ * bits. */
+static double inverse(double x)
+{
+    const double y = 1 / x, whole = round(y);
+
+    return fabs(y - whole) <= 1e-12 * whole ? whole : y;
+}
+
+/* 0 would make nothing of all that is multiplied, and means "none" in the
+ * fields: it is refused. */
+int gpt_hf_read_factor(const struct gpt_hf_reader *r,
+                       const struct gpt_hf_key *key, const cJSON *item,
+                       struct gpt_err *err)
+{
+    double x = 0;
+
+    GPT_TRY(gpt_hf_read_number(r, key->name, item, &x, err));
+    if (!(x > 0))
+        return gpt_hf_refuse(r, key->name, item, "a number above 0", err);
+    if (key->kind == GPT_HF_SCORE_SCALE)
+        r->c->query_pre_attn_scalar = inverse(x * x);
+    else
+        *(double *)(void *)((char *)r->c + key->offset) =
+            key->kind == GPT_HF_DIVISOR ? inverse(x) : x;
+    return GPT_OK;
+}

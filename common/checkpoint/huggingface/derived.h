@@ -18,7 +18,12 @@ struct gpt_hf_reader;
  * numbers of other keys are known. item NULL: the key's default. */
 int gpt_hf_read_derived(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
                         const cJSON *item, struct gpt_err *err) GPT_MUST_USE;
-/* What is written for it. */
+/* The same of a key that multiplies, or divides: of kinds SCORE_SCALE,
+ * MULTIPLIER and DIVISOR. */
+int gpt_hf_read_factor(const struct gpt_hf_reader *r,
+                       const struct gpt_hf_key *key, const cJSON *item,
+                       struct gpt_err *err) GPT_MUST_USE;
+/* What is written for one of a formula. */
 double gpt_hf_derived_value(const struct gpt_hf_key *key,
                             const struct gpt_config *c);
 

@@ -129,7 +129,7 @@ static const struct gpt_hf_rule sarvam_memory[] = {
 };
 static const struct gpt_hf_key sarvam_keys[] = {
     LLAMA_KEYS, ENDS("null", "1"), NO_PAD, ROUTER_NOTES,
-    SIGMOID_NOTES, ONE_GROUP,
+    SIGMOID_NOTES, EXPERT_GROUPS("1", "1"),
     HIDDEN("4096"), FFN("8192"), LAYERS("19"), HEADS("64"), KV_HEADS("4"),
     HEAD_DIM("64"), POSITIONS("131072"), VOCAB("262144"), RMS_EPS("1e-6"),
     ROPE("8000000"), TIED("false"),
