@@ -67,8 +67,8 @@ changed "$remote/deepseek" 's/"scoring_func":.*/"scoring_func": "sigmoid",/' \
     'scoring_func is sigmoid: only "softmax"'
 changed "$remote/bailing_moe" 's/"norm_head":.*/"norm_head": true,/' \
     'norm_head is true'
-changed "$remote/sarvam_moe" 's/"n_group":.*/"n_group": 2,/' \
-    'n_group is 2: only 1'
+changed "$remote/sarvam_moe" 's/"n_group":.*/"n_group": 0.5,/' \
+    "'n_group' is 0.5, out of range"
 changed "$remote/internlm2" 's/"internlm2"/"baichuan"/' \
     'model_type is baichuan, whose models have an output layer that is normed'
 

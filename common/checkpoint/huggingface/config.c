@@ -13,7 +13,6 @@
 #include "checkpoint/huggingface/reader.h"
 #include "checkpoint/huggingface/window.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

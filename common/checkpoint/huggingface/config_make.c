@@ -214,16 +214,6 @@ static cJSON *cap_value(double cap)
     return cap > 0 ? real_value(cap) : cJSON_CreateNull();
 }
 
-/* A number, null for 0. */
-static cJSON *none_value(const struct gpt_hf_key *key, const void *at)
-{
-    if (key->kind == GPT_HF_CAP)
-        return cap_value(*(const double *)at);
-    return *(const int64_t *)at > 0
-               ? cJSON_CreateNumber((double)*(const int64_t *)at)
-               : cJSON_CreateNull();
-}
-
 /* In the word that all versions know. It is always written: without a list the
  * class of a hybrid model has Mamba in all layers. */
 static cJSON *attention_value(const struct gpt_config *c)
@@ -306,6 +296,21 @@ static cJSON *inner_value(const struct gpt_config *c)
                : cJSON_CreateNumber((double)c->ffn_hidden_size);
 }
 
+/* A number, null for 0, or for the default. */
+static cJSON *none_value(const struct gpt_hf_key *key,
+                         const struct gpt_config *c)
+{
+    const void *at = (const char *)c + key->offset;
+
+    if (key->kind == GPT_HF_INNER)
+        return inner_value(c);
+    if (key->kind == GPT_HF_CAP)
+        return cap_value(*(const double *)at);
+    return *(const int64_t *)at > 0
+               ? cJSON_CreateNumber((double)*(const int64_t *)at)
+               : cJSON_CreateNull();
+}
+
 /* true is said; what is off is left out */
 static cJSON *must_value(const char *def)
 {
@@ -349,8 +354,9 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_TANH_ACTIVATION:
         return activation_value(c, key->def);
     case GPT_HF_CAP:
+    case GPT_HF_INNER:
     case GPT_HF_SIZE_OR_NONE:
-        return none_value(key, at);
+        return none_value(key, c);
     case GPT_HF_ATTENTION_BIAS:
     case GPT_HF_QKV_BIAS:
     case GPT_HF_PROJ_BIAS:
@@ -358,8 +364,6 @@ static cJSON *make_value(const struct gpt_hf_key *key,
         return cJSON_CreateBool(gpt_hf_has_biases(c, key->kind));
     case GPT_HF_MULTIQUERY:
         return cJSON_CreateBool(c->num_query_groups == 1);
-    case GPT_HF_INNER:
-        return inner_value(c);
     case GPT_HF_SCALAR:
     case GPT_HF_SCORE_SCALE:
     case GPT_HF_MULTIPLIER:

@@ -21,8 +21,8 @@ int gpt_hf_flatten(struct gpt_tensor *out, const struct gpt_tensor *in,
                    struct gpt_err *err) GPT_MUST_USE;
 int gpt_hf_stack(struct gpt_tensor *out, const struct gpt_tensor *in,
                  struct gpt_err *err) GPT_MUST_USE;
-/* The same of matrices that are transposed there, one by one; here: the shape of
- * one. */
+/* The same of matrices that are transposed there, one by one; here: the shape
+ * of one. */
 int gpt_hf_turn_matrices(struct gpt_tensor *out, const struct gpt_tensor *in,
                          int64_t n, const int64_t here[2], bool import,
                          struct gpt_err *err) GPT_MUST_USE;
