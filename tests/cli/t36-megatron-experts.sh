@@ -105,6 +105,15 @@ err_has 'names of style legacy are older than experts'
 expect 2 'other formats' gpt-reshape --load-path some --save-path x --to hf \
     --target-expert-model-parallel-size 2
 err_has 'has no effect on format hf'
+scores="$mixtral --moe-router-score-function sigmoid --moe-router-pre-softmax"
+biases="$mixtral --moe-router-expert-bias"
+for name in scores biases; do
+    expect 0 "$name trains" train $name --train-iters 1 --save $name
+    expect 3 "$name: no argument says it" into $name x 1 1 1
+done
+err_has 'no argument says that moe_router_expert_bias is true'
+expect 3 'nor of scores' into scores x 1 1 1
+err_has 'no argument says that moe_router_pre_softmax is true'
 damage() { # tp pp ep
     into some bad "$@" -q
 }
