@@ -74,6 +74,9 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
                         (long long)divisible_by, (long long)tp);
     if (c->head_size == 0 && gpt_config_is_latent(c))
         c->head_size = c->qk_head_dim + c->qk_pos_emb_head_dim;
+    if (c->v_head_dim == 0 && gpt_config_is_latent(c) &&
+        c->num_attention_heads > 0)
+        c->v_head_dim = c->hidden_size / c->num_attention_heads;
     if (c->head_size == 0 && c->num_attention_heads > 0) {
         if (c->hidden_size % c->num_attention_heads != 0)
             return gpt_fail(err, GPT_EUSAGE,

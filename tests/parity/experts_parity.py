@@ -127,6 +127,12 @@ CASES = {
         **SIZES, **LATENT, **MOE, **DENSE, n_routed_experts=EXPERTS,
         mlp_layer_types=["dense", "sparse", "dense", "sparse"])),
     "youtu": ("Youtu", dict(**SIZES, **LATENT)),
+    "minicpm3": ("MiniCPM3", dict(
+        **SIZES, **{**LATENT, "v_head_dim": None}, scale_emb=3, scale_depth=2,
+        dim_model_base=12, rope_parameters=dict(
+            rope_type="longrope", rope_theta=10000.0, factor=4.0,
+            short_factor=[1.0, 1.1, 1.3], long_factor=[1.0, 2.5, 4.0],
+            original_max_position_embeddings=64))),
 }
 
 # What the matrices of an expert are called.
@@ -225,7 +231,7 @@ def tensors_fit(name, there, here, layers):
         wrong += [k for k in want.keys() | got.keys()
                   if k not in want or k not in got or not torch.equal(
                       want[k].reshape(got[k].shape), got[k])]
-    ok((seen or name == "youtu") and not wrong, f"{name}: {seen} layers of experts", wrong)
+    ok((seen or name in ("youtu", "minicpm3")) and not wrong, f"{name}: {seen} layers of experts", wrong)
 
 
 def same(a, b, what):

@@ -432,9 +432,10 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt_hf_granite_hybrid_moe, &gpt_hf_mellum, &gpt_hf_hunyuan_moe,
     &gpt_hf_glm4_moe, &gpt_hf_dots1, &gpt_hf_solar_open, &gpt_hf_exaone_moe,
     &gpt_hf_hy_v3, &gpt_hf_minimax_m2, &gpt_hf_ernie_moe, &gpt_hf_deepseek_v3,
-    &gpt_hf_deepseek_v2, &gpt_hf_glm4_lite, &gpt_hf_youtu, &gpt_hf_kimi_k2,
-    &gpt_hf_aria, &gpt_hf_sarvam_moe, &gpt_hf_internlm2, &gpt_hf_chatglm,
-    &gpt_hf_qwen, &gpt_hf_minicpm, &gpt_hf_deepseek, &gpt_hf_bailing,
+    &gpt_hf_deepseek_v2, &gpt_hf_glm4_lite, &gpt_hf_youtu, &gpt_hf_minicpm3,
+    &gpt_hf_kimi_k2, &gpt_hf_aria, &gpt_hf_sarvam_moe, &gpt_hf_internlm2,
+    &gpt_hf_chatglm, &gpt_hf_qwen, &gpt_hf_minicpm, &gpt_hf_deepseek,
+    &gpt_hf_bailing,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 

@@ -3,6 +3,7 @@
  *
  * Norms of the rows that heads are made of have an epsilon of their own, which
  * is the default of the class's norm, whatever config.json says of others. */
+#include "checkpoint/huggingface/derived.h"
 #include "checkpoint/huggingface/rows_experts.h"
 
 #define LATENT \
@@ -183,4 +184,27 @@ const struct gpt_hf_family gpt_hf_youtu = {
     .sharpens_scores = true,
     .base = {LLAMA_BASE, LATENT},
     TABLES(youtu_rules, youtu_keys),
+};
+
+/* ---- MiniCPM 3 ---- */
+
+/* MiniCPM's factors, and halves of what turns where others turn neighbours. A
+ * value has the width over the heads where nothing is said. */
+static const struct gpt_hf_key minicpm3_keys[] = {
+    LLAMA_KEYS, ENDS("1", "2"), NO_ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
+    {"dim_model_base", NULL, GPT_HF_DERIVED, "256", GPT_HF_BASE_WIDTH},
+    {"scale_depth", NULL, GPT_HF_DERIVED, "1.4", GPT_HF_DEPTH},
+    {"scale_emb", NULL, GPT_HF_MULTIPLIER, "12", AT(embedding_multiplier)},
+    HIDDEN("2560"), FFN("6400"), LAYERS("62"), HEADS("40"), KV_HEADS("0"),
+    LATENT_KEYS("256", "768", "64", "32", "0"),
+    POSITIONS("32768"), VOCAB("73448"), RMS_EPS("1e-5"), ROPE("10000"),
+    TIED("true"),
+};
+const struct gpt_hf_family gpt_hf_minicpm3 = {
+    .model_type = "minicpm3",
+    .architecture = "MiniCPM3ForCausalLM",
+    .prefix = "model.",
+    .sharpens_scores = true,
+    .base = {LLAMA_BASE, .latent_norm_epsilon = 1e-6},
+    TABLES(youtu_rules, minicpm3_keys),
 };

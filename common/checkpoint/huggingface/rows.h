@@ -254,7 +254,7 @@ extern const struct gpt_hf_family gpt_hf_exaone_moe, gpt_hf_hy_v3;
 extern const struct gpt_hf_family gpt_hf_minimax_m2, gpt_hf_ernie_moe;
 extern const struct gpt_hf_family gpt_hf_deepseek_v3, gpt_hf_kimi_k2;
 extern const struct gpt_hf_family gpt_hf_glm4_lite, gpt_hf_deepseek_v2;
-extern const struct gpt_hf_family gpt_hf_youtu;
+extern const struct gpt_hf_family gpt_hf_youtu, gpt_hf_minicpm3;
 extern const struct gpt_hf_family gpt_hf_aria, gpt_hf_sarvam_moe;
 extern const struct gpt_hf_family gpt_hf_internlm2, gpt_hf_chatglm;
 extern const struct gpt_hf_family gpt_hf_qwen, gpt_hf_minicpm;
