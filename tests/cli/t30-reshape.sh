@@ -304,7 +304,7 @@ config 's/"model_type": "gpt2"/"model_type": "mamba"/' 'model_type is mamba'
 config 's/"model_type": "gpt2"/"model_type": "new", "num_local_experts": 8/' \
     'model_type is new, whose models have experts of another kind (num_local_experts)'
 config 's/"model_type": "gpt2"/"model_type": "new", "num_experts": 8, "kv_lora_rank": 4/' \
-    'model_type is new, whose models have keys and values of low rank (kv_lora_rank)'
+    'model_type is new, whose models have latent attention of another kind (kv_lora_rank)'
 config 's/"model_type": "gpt2"/"model_type": "phimoe"/' \
     'whose models have experts whose weights are shares of some scores (model_type)'
 config 's/"model_type": "gpt2"/"model_type": "old", "state_size": 0/' \

@@ -25,7 +25,7 @@ static const struct {
     {"linear_attn_config", "layers of linear attention"},
     {"linear_key_head_dim", "layers of linear attention"},
     {"conv_L_cache", "convolutions"},
-    {"kv_lora_rank", "keys and values of low rank"},
+    {"kv_lora_rank", "latent attention of another kind"},
     {"vision_config", "pictures"},
     {"vq_config", "pictures"},
     {"audio_config", "sound"},
