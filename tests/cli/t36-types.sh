@@ -137,6 +137,11 @@ done
 moe='--num-experts 4 --moe-router-topk 2'
 some="$moe --moe-ffn-hidden-size 12 --moe-shared-expert-intermediate-size 24"
 deep="$some --moe-router-score-function sigmoid --moe-router-expert-bias"
+latent='--rotary-interleaved --kv-lora-rank 12 --qk-head-dim 5
+--qk-pos-emb-head-dim 4'
+yarn='--rotary-scaling-type yarn --rotary-scaling-factor 4
+--rotary-original-positions 8 --rotary-attention-factor 1
+--query-pre-attn-scalar 6.213720280457906'
 while IFS='|' read -r arch options; do
     rm -rf one back
     # shellcheck disable=SC2086 # options are words
@@ -158,6 +163,8 @@ hunyuan-moe|\$moe --qk-norm-turned --moe-shared-expert-intermediate-size 24
 minimax-m2|\$moe --qk-norm-whole --moe-router-score-function sigmoid --moe-router-expert-bias
 bailingmoe|\$some --add-qkv-bias
 deepseek|\$some --moe-router-pre-softmax --moe-dense-layers 1
+deepseek2|\$deep \$latent --v-head-dim 7 --moe-router-num-groups 2 --moe-router-group-topk 1
+deepseek2|\$some \$latent --v-head-dim 9 --q-lora-rank 10 --moe-router-pre-softmax \$yarn
 chatglm|--rotary-interleaved --rotary-percent 0.5 --add-qkv-bias
 END
 # shellcheck disable=SC2086 # options are words

@@ -39,6 +39,9 @@ MOE = "--num-experts 4 --moe-router-topk 2 "
 SIGMOID = (MOE + "--moe-ffn-hidden-size 32 "
            "--moe-shared-expert-intermediate-size 64 "
            "--moe-router-score-function sigmoid --moe-router-expert-bias ")
+LATENT = (LLAMA + UNTIED + MHA + "--rotary-interleaved --kv-lora-rank 32 "
+          "--qk-head-dim 16 --qk-pos-emb-head-dim 8 --moe-dense-layers 1 "
+          "--q-lora-rank 24 ")
 # name: options of gpt-train, architecture
 CASES = {
     "gpt2": (MHA, "gpt2"),
@@ -63,6 +66,16 @@ CASES = {
     "yarn scaling": (LLAMA + UNTIED + GQA +
                      "--rotary-scaling-type yarn --rotary-scaling-factor 4 "
                      "--rotary-original-positions 32", "llama"),
+    "deepseek2": (LATENT + SIGMOID + "--v-head-dim 20 "
+                  "--moe-router-num-groups 2 --moe-router-group-topk 1 "
+                  "--moe-router-topk-scaling-factor 2.5", "deepseek2"),
+    "deepseek2 yarn": (LATENT + MOE + "--moe-ffn-hidden-size 32 "
+                       "--moe-shared-expert-intermediate-size 32 "
+                       "--v-head-dim 24 --moe-router-pre-softmax "
+                       "--rotary-scaling-type yarn --rotary-scaling-factor 4 "
+                       "--rotary-original-positions 32 "
+                       "--rotary-attention-factor 1 "
+                       "--query-pre-attn-scalar 16.5701", "deepseek2"),
     "qwen2": (LLAMA + UNTIED + GQA + "--add-qkv-bias", "qwen2"),
     "qwen3": (LLAMA + GQA + "--kv-channels 32 --qk-layernorm", "qwen3"),
     "phi3": (LLAMA + UNTIED + GQA, "phi3"),

@@ -83,6 +83,10 @@ static struct gpt_misfit misfit(const struct gpt_config *c,
                        : sizeof(int64_t));
     if (arch->free_norm)
         read.qk_norm = c->qk_norm;
+    gpt_gguf_take_latent(&read, c, arch);
+    const char *unsaid = gpt_gguf_latent_misfit(c, arch);
+    if (unsaid)
+        add_field(&m, unsaid);
     /* shares of it, or none, are no number of experts */
     if (c->num_experts > 0 && c->moe_ffn_hidden_size > 0 &&
         ((arch->must_share && c->moe_shared_expert_intermediate_size == 0) ||

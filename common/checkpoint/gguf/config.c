@@ -34,6 +34,7 @@ static const char *const noted[] = {
     /* which of a token's three positions a pair turns by; and in how many
      * layers what is seen is added */
     "rope.dimension_sections", "n_deepstack_layers",
+    "attention.key_length_mla", "attention.value_length_mla",
 };
 
 double gpt_gguf_shortest(double v)
@@ -136,6 +137,8 @@ static int read_keys(struct gpt_config *c, const struct gpt_gguf_arch *arch,
     for (size_t i = 0; i < gpt_gguf_n_fields; i++)
         if (gpt_gguf_is_used(arch, gpt_gguf_fields[i].use, c))
             GPT_TRY(read_key(c, arch, g, i, err));
+    if (arch->latent) /* gpt_gguf_read_latent() takes them */
+        return GPT_OK;
     /* the last of the two is what was read */
     value_length = c->head_size;
     key_name(name, sizeof(name), arch, "attention.key_length");
@@ -180,14 +183,12 @@ static int read_scaling(struct gpt_config *c, const struct gpt_gguf_arch *arch,
 }
 
 /* A share of the head turns: an even number of its elements. */
-static int read_rotary(struct gpt_config *c, const struct gpt_gguf_arch *arch,
-                       const struct gpt_gguf *g, struct gpt_err *err)
+static int read_share(struct gpt_config *c, const struct gpt_gguf_arch *arch,
+                      const struct gpt_gguf *g, struct gpt_err *err)
 {
     int64_t turned = c->head_size;
     char name[96];
 
-    if (arch->base.position_embedding != GPT_POSITION_ROPE)
-        return GPT_OK;
     key_name(name, sizeof(name), arch, "rope.dimension_count");
     GPT_TRY(gpt_gguf_int(g, name, 2, INT32_MAX, &turned, err));
     if (c->head_size == 0 || turned > c->head_size)
@@ -199,6 +200,18 @@ static int read_rotary(struct gpt_config *c, const struct gpt_gguf_arch *arch,
     /* a quotient that is rounded down loses a pair */
     if (gpt_config_rotary(c) < turned)
         c->rotary_percent = nextafter(c->rotary_percent, 2);
+    return GPT_OK;
+}
+
+static int read_rotary(struct gpt_config *c, const struct gpt_gguf_arch *arch,
+                       const struct gpt_gguf *g, struct gpt_err *err)
+{
+    char name[96];
+
+    if (arch->base.position_embedding != GPT_POSITION_ROPE)
+        return GPT_OK;
+    if (!arch->latent)
+        GPT_TRY(read_share(c, arch, g, err));
     if (c->rotary_base <= 0)
         c->rotary_base = 10000;
     if (c->rotary_scaling == GPT_SCALING_YARN) {
@@ -360,6 +373,7 @@ int gpt_gguf_read_config(struct gpt_config *c,
     GPT_TRY(read_scaling(c, *arch, g, err));
     GPT_TRY(read_keys(c, *arch, g, err));
     GPT_TRY(read_rotary(c, *arch, g, err));
+    GPT_TRY(gpt_gguf_read_latent(c, *arch, g, seen, err));
     GPT_TRY(read_ropes(c, g, lists->freqs.x, lists->freqs.n, err));
     GPT_TRY(gpt_gguf_read_longrope(c, *arch, g, lists, err));
     GPT_TRY(read_own(c, *arch, g, err));
@@ -448,6 +462,7 @@ void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
         gpt_gguf_put_text(k, name, gpt_rotary_scalings[c->rotary_scaling]);
     }
     gpt_gguf_put_longrope(k, c, arch);
+    gpt_gguf_put_latent(k, c, arch);
     if (arch->says_parallel) {
         key_name(name, sizeof(name), arch, "use_parallel_residual");
         gpt_gguf_put_int(k, name, GPT_GGUF_BOOL, c->parallel_blocks);

@@ -18,6 +18,7 @@ enum gpt_gguf_use {
     GPT_GGUF_LAYERNORM, /* with norms of this kind */
     GPT_GGUF_RMS,
     GPT_GGUF_SCALED,  /* with linear or YaRN scaling of rotary positions */
+    GPT_GGUF_HEADS,   /* with heads of one size, whose keys say it */
     /* in architectures that say so: */
     GPT_GGUF_FACTORS, /* of words, of scores, of what blocks give */
     GPT_GGUF_LOGITS,  /* of logits, */
@@ -35,6 +36,8 @@ enum gpt_gguf_use {
     GPT_GGUF_SCORES,  /* what makes scores of a router's numbers */
     GPT_GGUF_WEIGHTS, /* a factor of weights */
     GPT_GGUF_SUM,     /* whether they are made to add up to 1 */
+    GPT_GGUF_LATENT,  /* rows that heads are made of */
+    GPT_GGUF_GROUPS,  /* of experts, of which a token takes some */
 };
 #define GPT_GGUF_HAS(use) (1U << GPT_GGUF_##use)
 
@@ -65,6 +68,7 @@ struct gpt_gguf_arch {
     bool free_norm;     /* norms of heads are there if a file has them */
     bool must_share;    /* llama.cpp wants a feed-forward that all share */
     bool all_groups;    /* llama.cpp takes every head to be a group */
+    bool latent;        /* attention is latent */
     bool plus_one;      /* norms are stored with 1 added, as llama.cpp
                          * multiplies by what is stored */
     bool folds_alpha;   /* the base is stored as "alpha" has enlarged it */
@@ -110,6 +114,8 @@ const struct gpt_hf_rule *gpt_gguf_next_rule(const struct gpt_gguf_arch *arch,
 /* Makes of an architecture, whose files have queries, keys and values in one
  * tensor, what it is in files that have them apart. */
 void gpt_gguf_take_apart(struct gpt_gguf_arch *arch);
+/* Keys and values of latent attention are one tensor, as in older files. */
+void gpt_gguf_take_together(struct gpt_gguf_arch *arch);
 
 /* Floats that are stored with 1 added, where the architecture does so with the
  * parameter; else NULL. */
@@ -160,6 +166,7 @@ int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
 struct gpt_gguf_seen {
     int64_t words; /* rows of the word table */
     bool tied;
+    bool router_bias; /* experts are chosen by a bias, too */
     bool norms;      /* queries are normed, */
     bool norms_each; /* ... head by head, by rows of weights */
     struct gpt_hf_biases biases;

@@ -49,6 +49,20 @@ int gpt_gguf_read_longrope(struct gpt_config *c,
 void gpt_gguf_put_longrope(struct gpt_gguf_keys *k, const struct gpt_config *c,
                            const struct gpt_gguf_arch *arch);
 
+/* Latent attention, of an architecture that has it; others are left as they
+ * are: what keys say of it, after the numbers of others; what keys will say;
+ * the field that they cannot say, or NULL; and keys that no field is alone. */
+int gpt_gguf_read_latent(struct gpt_config *c, const struct gpt_gguf_arch *arch,
+                         const struct gpt_gguf *g,
+                         const struct gpt_gguf_seen *seen,
+                         struct gpt_err *err) GPT_MUST_USE;
+void gpt_gguf_take_latent(struct gpt_config *read, const struct gpt_config *c,
+                          const struct gpt_gguf_arch *arch);
+const char *gpt_gguf_latent_misfit(const struct gpt_config *c,
+                                   const struct gpt_gguf_arch *arch);
+void gpt_gguf_put_latent(struct gpt_gguf_keys *k, const struct gpt_config *c,
+                         const struct gpt_gguf_arch *arch);
+
 /* A key of a form from GPT_GGUF_EXPERTS_WIDE on, whose whole name is given. */
 int gpt_gguf_read_other(struct gpt_config *c,
                         const struct gpt_gguf_field *field, const char *name,

@@ -358,6 +358,15 @@ static int read_list(struct gguf *g, const char *name,
                        (size_t)list->n * sizeof(*list->x), err);
 }
 
+/* In any layer: those at the beginning may have no experts. */
+static bool has_router_bias(const struct gguf *g)
+{
+    for (int64_t i = 0; i < g->file.n_tensors; i++)
+        if (gpt_path_ends_in(g->entries[i].t->name.data, ".exp_probs_b.bias"))
+            return true;
+    return false;
+}
+
 /* The word table tells the number of tokens, even where a key does: it is
  * what ids are looked up in. */
 static int read_config(struct gpt_source *s, struct gguf *g,
@@ -374,6 +383,7 @@ static int read_config(struct gpt_source *s, struct gguf *g,
     int status;
 
     seen.norms = norms != NULL;
+    seen.router_bias = has_router_bias(g);
     seen.norms_each = norms && norms->t->ndim == 2;
     if (!words || words->t->ndim != 2)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s' of two dimensions",
@@ -388,6 +398,8 @@ static int read_config(struct gpt_source *s, struct gguf *g,
     g->here = *g->arch;
     if (find_entry(g, "blk.0.attn_q.weight"))
         gpt_gguf_take_apart(&g->here);
+    if (find_entry(g, "blk.0.attn_kv_b.weight"))
+        gpt_gguf_take_together(&g->here);
     g->arch = &g->here;
 out:
     gpt_free(lists->freqs.x);
