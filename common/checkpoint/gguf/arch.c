@@ -128,7 +128,7 @@ static const struct gpt_hf_rule latent_together[] = {
 /* In the order in which a model to be written tries them: Llama's biases may be
  * those of Qwen 2, whose name is then the one that users expect. One is here
  * when llama.cpp has written the same text as this project of a model of it
- * (tests/parity/gguf.sh). */
+ * (tests/parity/gguf.sh); internlm2 and minicpm are as its source has them. */
 const struct gpt_gguf_arch gpt_gguf_archs[] = {
     {.name = "gpt2", .family = "gpt2",
      .base = {.position_embedding = GPT_POSITION_LEARNED,
