@@ -46,7 +46,7 @@ void gpt_config_settle(struct gpt_config *c)
         c->latent_norm_epsilon = 0;
     /* one group, or experts of all groups, is a choice without groups */
     if (c->moe_router_num_groups == c->moe_router_group_topk ||
-        c->moe_router_num_groups == 1)
+        (c->moe_router_num_groups == 1 && c->moe_router_group_topk == 0))
         c->moe_router_num_groups = c->moe_router_group_topk = 0;
     /* every N-th layer of fewer is none */
     if (c->window_attn_skip_freq > c->num_layers &&

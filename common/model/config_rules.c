@@ -177,6 +177,11 @@ static int check_experts(const struct gpt_config *c, int status,
         {c->moe_router_num_groups > 0 &&
              c->num_experts % c->moe_router_num_groups != 0,
          "num_experts is no multiple of moe_router_num_groups"},
+        /* such a group is chosen by its two best */
+        {c->moe_router_num_groups > 0 &&
+             c->moe_router_score_function == GPT_SCORE_SIGMOID &&
+             c->num_experts < 2 * c->moe_router_num_groups,
+         "moe_router_num_groups leaves fewer than two experts in a group"},
         {c->moe_router_group_topk > c->moe_router_num_groups,
          "moe_router_group_topk is above moe_router_num_groups"},
         {c->moe_router_num_groups > 0 &&

@@ -17,11 +17,13 @@ struct gpt_noise {
     double *host;       /* the same, pinned */
 };
 
-/* Tied tables, norms and biases have parts of their gradients on several ranks
- * until these are summed; matrices of layers do not. */
+/* Tied tables, norms, biases, routers and what latent attention makes heads of
+ * have parts of their gradients on several ranks until these are summed; other
+ * matrices of layers do not. */
 static bool is_measured(const struct gpt_slice *s)
 {
-    return s->param->place == GPT_PLACE_LAYER && s->param->decay;
+    return s->param->place == GPT_PLACE_LAYER && s->param->decay &&
+           !s->param->heads_sum;
 }
 
 int64_t gpt_noise_memory(const struct gpt_flat *flat)

@@ -1,6 +1,6 @@
 /* How noisy gradients are: the squared norms of the gradient of one microbatch
  * and of the whole batch, of which the gradient noise scale is estimated
- * (McCandlish et al. 2018, appendix A.1). Both are of the matrices of layers
+ * (McCandlish et al. 2018, appendix A.1). Both are of those matrices of layers
  * alone, of which every gradient is complete on one rank before ranks sum
  * anything; and the microbatch is the first one of the global batch. So the two
  * numbers do not depend on the layout. Start at gpt_noise_hooks(). */

@@ -290,6 +290,11 @@ refused 'moe_router_num_groups and moe_router_group_topk need each other' \
     --num-experts 4 --disable-bias-linear --moe-router-num-groups 2
 refused 'num_experts is no multiple of moe_router_num_groups' --num-experts 4 \
     --disable-bias-linear --moe-router-num-groups 3 --moe-router-group-topk 2
+refused 'leaves fewer than two experts in a group' --num-experts 4 \
+    --disable-bias-linear --moe-router-num-groups 4 --moe-router-group-topk 2 \
+    --moe-router-score-function sigmoid
+refused 'moe_router_group_topk is above moe_router_num_groups' --num-experts 4 \
+    --disable-bias-linear --moe-router-num-groups 1 --moe-router-group-topk 3
 refused 'moe_router_group_topk is above moe_router_num_groups' --num-experts 4 \
     --disable-bias-linear --moe-router-num-groups 2 --moe-router-group-topk 3
 refused 'moe_router_topk is above the experts of moe_router_group_topk' \

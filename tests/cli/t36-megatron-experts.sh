@@ -17,6 +17,8 @@ sigmoid='--num-experts 4 --moe-router-topk 3 --ffn-hidden-size 24
 --moe-ffn-hidden-size 12 --moe-dense-layers 1
 --moe-shared-expert-intermediate-size 24 --moe-router-score-function sigmoid
 --moe-router-expert-bias --moe-router-topk-scaling-factor 2.5'
+groups='--num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 12
+--moe-router-num-groups 4 --moe-router-group-topk 2'
 
 train() { # model, options...
     eval "options=\$$1"
@@ -45,7 +47,7 @@ same() { # checkpoint, checkpoint: all files of tensors
         cmp "$file" "$2"/iter_*/"$(basename "$file")" || return 1
     done
 }
-for name in mixtral some sigmoid; do
+for name in mixtral some sigmoid groups; do
     expect 0 "$name trains" train $name --train-iters 3 --save $name
     for style in transformer_engine local; do
         for layout in '1 1 1' '2 2 2' '4 1 1' '1 4 4'; do

@@ -362,6 +362,8 @@ void gpt_gguf_take_apart(struct gpt_gguf_arch *arch)
 
 void gpt_gguf_take_together(struct gpt_gguf_arch *arch)
 {
+    if (!arch->latent)
+        return;
     arch->rules = latent_together;
     arch->n_rules = GPT_COUNT(latent_together);
 }

@@ -134,6 +134,8 @@ const char *gpt_gguf_latent_misfit(const struct gpt_config *c,
     if (c->moe_router_num_groups > 0 &&
         c->moe_router_score_function != GPT_SCORE_SIGMOID)
         return "moe_router_num_groups";
+    if (c->rotary_scaling == GPT_SCALING_YARN && !(c->rotary_factor > 1))
+        return "rotary_factor";
     if (c->rotary_scaling == GPT_SCALING_YARN &&
         !(c->query_pre_attn_scalar > 0 &&
           c->query_pre_attn_scalar < (double)c->head_size))

@@ -132,12 +132,17 @@ static cJSON *unflatten(const struct gpt_hf_outer *outer, const cJSON *json)
 {
     cJSON *text = cJSON_CreateObject();
     const cJSON *item;
+    bool done = text != NULL;
 
     cJSON_ArrayForEach(item, json)
         if (!is_listed(outer->keys, item->string) &&
             strcmp(item->string, "model_type") != 0)
-            gpt_json_add(text, item->string, cJSON_Duplicate(item, true));
-    return text;
+            done = done && gpt_json_add(text, item->string,
+                                        cJSON_Duplicate(item, true));
+    if (done)
+        return text;
+    cJSON_Delete(text);
+    return NULL;
 }
 
 /* The key "version" is a number, or a text. */
@@ -199,10 +204,13 @@ static int leave_crossed(cJSON *text, struct gpt_hf_whole *whole,
         cJSON_GetObjectItemCaseSensitive(text, "num_hidden_layers");
     int64_t n = cJSON_IsNumber(layers) ? layers->valueint : 0;
 
-    if (!cJSON_IsArray(list) || n < 1 || n > GPT_HF_CROSSED)
+    if (n < 1 || n > GPT_HF_CROSSED)
         return gpt_fail(err, GPT_EDATA,
-                        "%s: '%s' is not a list of up to %d layers", what,
-                        CROSSED, GPT_HF_CROSSED);
+                        "%s: 'num_hidden_layers' is not a number from 1 to %d",
+                        what, GPT_HF_CROSSED);
+    if (!cJSON_IsArray(list))
+        return gpt_fail(err, GPT_EDATA, "%s: '%s' is not a list", what,
+                        CROSSED);
     cJSON_ArrayForEach(item, list) {
         if (!cJSON_IsNumber(item) || item->valueint < 0 || item->valueint >= n)
             return gpt_fail(err, GPT_EDATA, "%s: %s names no layer", what,

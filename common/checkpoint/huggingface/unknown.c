@@ -54,7 +54,7 @@ static const struct {
 } types[] = {
     {"afmoe", "gates of what attention gives"},
     {"baichuan", "an output layer that is normed, or no word for ALiBi"},
-    {"bailing_moe_v2", "experts that are chosen by groups"},
+    {"bailing_moe_v2", "layers of a kind that is not known"},
     {"beam", "gates of what attention gives"},
     {"bert-generation", "the layers of an encoder"},
     {"bitnet", "weights of three values"},

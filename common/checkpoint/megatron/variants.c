@@ -311,7 +311,8 @@ static int refuse_field(const struct gpt_config *c, const char *field,
                                 false);
 
     gpt_fail(err, GPT_EDATA,
-             "Megatron-LM has no such model: no argument says that %s is %s",
+             "in Megatron-LM's format, as it is written here, no argument says "
+             "that %s is %s",
              field, text ? text : "what it is");
     cJSON_free(text);
     cJSON_Delete(json);

@@ -105,9 +105,20 @@ static int read_layers(struct gpt_config *c,
                     "experts do not repeat", what, key);
 }
 
+/* A group of experts is chosen by its best there, as many as a token has of
+ * each of its groups; here by two of sigmoids, and by one of a softmax. */
+static bool same_groups(const struct gpt_config *c, int64_t top)
+{
+    const int64_t best =
+        c->moe_router_score_function == GPT_SCORE_SIGMOID ? 2 : 1;
+
+    return top > 0 && c->moe_router_topk / top == best;
+}
+
 /* Experts are chosen among all, or first among groups of them. */
-static int check_groups(const struct gpt_pickle_value *args, const char *what,
-                        struct gpt_err *err)
+static int read_groups(struct gpt_config *c,
+                       const struct gpt_pickle_value *args, const char *what,
+                       struct gpt_err *err)
 {
     int64_t groups = 0, top = 0;
 
@@ -115,10 +126,16 @@ static int check_groups(const struct gpt_pickle_value *args, const char *what,
     gpt_megatron_int(args, "moe_router_group_topk", &top);
     if (top == 0 || top == groups)
         return GPT_OK;
+    if (same_groups(c, top)) {
+        c->moe_router_num_groups = groups;
+        c->moe_router_group_topk = top;
+        return GPT_OK;
+    }
     return gpt_fail(err, GPT_EDATA,
                     "%s: its run had moe_router_group_topk %lld of %lld "
-                    "groups, which is not supported",
-                    what, (long long)top, (long long)groups);
+                    "groups and moe_router_topk %lld, which is not supported",
+                    what, (long long)top, (long long)groups,
+                    (long long)c->moe_router_topk);
 }
 
 /* Scores of a sigmoid are divided by those of the token's experts wherever it
@@ -151,11 +168,11 @@ int gpt_megatron_read_experts(struct gpt_config *c,
         return gpt_fail(err, GPT_EDATA, "%s: its run had num_experts %lld",
                         what, (long long)c->num_experts);
     GPT_TRY(gpt_megatron_refuse(args, refused, GPT_COUNT(refused), what, err));
-    GPT_TRY(check_groups(args, what, err));
     GPT_TRY(gpt_megatron_choice(args, "moe_router_score_function",
                                 gpt_router_scores,
                                 &c->moe_router_score_function, what, err));
     read_router(c, args);
+    GPT_TRY(read_groups(c, args, what, err));
     if (gpt_megatron_odd_experts(c))
         return gpt_fail(err, GPT_EDATA,
                         "%s: its run had moe_router_enable_expert_bias with "
@@ -218,6 +235,12 @@ void gpt_megatron_put_experts(struct gpt_pickle_out *o,
                                c->moe_shared_expert_intermediate_size);
         gpt_pickle_put_key_bool(o, "moe_shared_expert_gate",
                                 c->moe_shared_expert_gate);
+    }
+    if (same_groups(c, c->moe_router_group_topk)) {
+        gpt_pickle_put_key_int(o, "moe_router_num_groups",
+                               c->moe_router_num_groups);
+        gpt_pickle_put_key_int(o, "moe_router_group_topk",
+                               c->moe_router_group_topk);
     }
     gpt_pickle_put_key_string(o, "moe_router_score_function",
                               gpt_router_scores[c->moe_router_score_function]);
