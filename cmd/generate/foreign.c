@@ -18,8 +18,7 @@
  * a script that worked there says nothing new here. */
 #define SAID(n) {n, MEGATRON, .answer = SAYS, .skip = true}
 #define SAID_FLAG(n)                                                           \
-    {n, MEGATRON, .answer = SAYS, .flag = true,            \
-     .skip = true}
+    {n, MEGATRON, .answer = SAYS, .flag = true, .skip = true}
 #define SKIP(n, why) {n, MEGATRON, .answer = why, .skip = true}
 #define SKIP_FLAG(n, why) {n, MEGATRON, .answer = why, .flag = true,           \
                            .skip = true}

@@ -229,9 +229,8 @@ static bool has_shared_gate(const struct gpt_config *c)
  * together, each has weights of its own, and goes with its rank. A router is
  * one of them: a rank has the gradients of its own experts' weights. So are the
  * rows of few numbers that latent attention makes heads of: a rank has the
- * gradients of its own heads. The
- * weights of residual blocks' outputs begin smaller, as each of them adds to
- * the stream. */
+ * gradients of its own heads. The weights of residual blocks' outputs begin
+ * smaller, as each of them adds to the stream. */
 static const struct kind kinds[] = {
     {OUTSIDE(WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight",
              VOCAB, CHANNELS),

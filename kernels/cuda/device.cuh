@@ -267,6 +267,11 @@ template <int W> __device__ inline void drop_any(float (&x)[W], const struct cud
         drop(x, d, index);
 }
 
+/* ---- rows ---- */
+
+/* A thread's row where a block has several, whose threads lie along x. */
+__device__ inline int64_t own_row() { return (int64_t)blockIdx.x * blockDim.y + threadIdx.y; }
+
 /* ---- faults ---- */
 
 __device__ inline void raise_fault(struct cuda_fault *fault, int kind, long long row, int value,

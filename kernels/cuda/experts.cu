@@ -14,11 +14,6 @@ static dim3 row_block(int64_t items)
     return dim3(across, THREADS / across);
 }
 
-static __device__ inline int64_t own_row()
-{
-    return (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
-}
-
 /* Pairs [begin, end) are here. */
 struct span {
     int begin, end;

@@ -14,11 +14,6 @@ static dim3 row_block(int64_t items)
     return dim3(across, THREADS / across);
 }
 
-static __device__ inline int64_t own_row()
-{
-    return (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
-}
-
 /* A head's parts in elements, of which d are a query or a key; all are multiples of W. A row is a
  * head of a token. */
 struct latent {

@@ -49,9 +49,16 @@ static const struct gpt_hf_rule deepseek_rules[] = {
     RULE(ROUTER_BIAS, SAME, "layers.%.mlp.gate.e_score_correction_bias"),
     SHARED_EXPERTS, LLAMA_NORMS, LLAMA_ENDS,
 };
+/* What families of this function have in common: of keys, and of the rest. */
+#define DEEPSEEK_KEYS                                                        \
+    LLAMA_KEYS, ENDS("0", "1"), NO_ATTENTION_BIAS, NO_PAD, ROUTER_NOTES,     \
+    DEEPSEEK_NOTES, INTERLEAVE
+#define DEEPSEEK_CLASS(keys)                                                 \
+    .prefix = "model.", .predicts = true, .sharpens_scores = true,           \
+    .base = {LLAMA_BASE, LATENT, SIGMOID}, TABLES(deepseek_rules, keys),     \
+    MEMORY(stacked)
 static const struct gpt_hf_key deepseek_v3_keys[] = {
-    LLAMA_KEYS, ENDS("0", "1"), NO_ATTENTION_BIAS, NO_PAD, ROUTER_NOTES,
-    DEEPSEEK_NOTES, INTERLEAVE,
+    DEEPSEEK_KEYS,
     HIDDEN("7168"), FFN("18432"), LAYERS("61"), HEADS("128"), KV_HEADS("0"),
     LATENT_KEYS("512", "1536", "128", "64", "128"),
     POSITIONS("4096"), VOCAB("129280"), RMS_EPS("1e-6"), ROPE("10000"),
@@ -71,32 +78,21 @@ static const struct gpt_hf_key deepseek_v3_keys[] = {
 const struct gpt_hf_family gpt_hf_deepseek_v3 = {
     .model_type = "deepseek_v3",
     .architecture = "DeepseekV3ForCausalLM",
-    .prefix = "model.",
-    .predicts = true,
-    .sharpens_scores = true,
-    .base = {LLAMA_BASE, LATENT, SIGMOID},
-    TABLES(deepseek_rules, deepseek_v3_keys),
-    MEMORY(stacked),
+    DEEPSEEK_CLASS(deepseek_v3_keys),
 };
 
 /* The same class under another name, whose files bring it along. */
 const struct gpt_hf_family gpt_hf_kimi_k2 = {
     .model_type = "kimi_k2",
     .architecture = "DeepseekV3ForCausalLM",
-    .prefix = "model.",
-    .predicts = true,
-    .sharpens_scores = true,
-    .base = {LLAMA_BASE, LATENT, SIGMOID},
-    TABLES(deepseek_rules, deepseek_v3_keys),
-    MEMORY(stacked),
+    DEEPSEEK_CLASS(deepseek_v3_keys),
 };
 
 /* ---- GLM 4.7 Flash ---- */
 
 /* The same, where a list says which layers have experts. */
 static const struct gpt_hf_key glm4_lite_keys[] = {
-    LLAMA_KEYS, ENDS("0", "1"), NO_ATTENTION_BIAS, NO_PAD, ROUTER_NOTES,
-    DEEPSEEK_NOTES, INTERLEAVE,
+    DEEPSEEK_KEYS,
     HIDDEN("2048"), FFN("10240"), LAYERS("47"), HEADS("20"), KV_HEADS("0"),
     LATENT_KEYS("512", "768", "192", "64", "256"),
     POSITIONS("202752"), VOCAB("154880"), RMS_EPS("1e-5"), ROPE("10000"),
@@ -115,12 +111,7 @@ static const struct gpt_hf_key glm4_lite_keys[] = {
 const struct gpt_hf_family gpt_hf_glm4_lite = {
     .model_type = "glm4_moe_lite",
     .architecture = "Glm4MoeLiteForCausalLM",
-    .prefix = "model.",
-    .predicts = true,
-    .sharpens_scores = true,
-    .base = {LLAMA_BASE, LATENT, SIGMOID},
-    TABLES(deepseek_rules, glm4_lite_keys),
-    MEMORY(stacked),
+    DEEPSEEK_CLASS(glm4_lite_keys),
 };
 
 /* ---- DeepSeek V2 ---- */
